@@ -1,0 +1,1 @@
+"""What happens around a step, on the token clock."""

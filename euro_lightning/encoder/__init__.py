@@ -1,0 +1,1 @@
+"""The encoder: plain PyTorch over packed tokens, no Lightning."""

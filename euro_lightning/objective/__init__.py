@@ -1,0 +1,1 @@
+"""What the encoder learns: masking and the masked-language-modelling loss."""
