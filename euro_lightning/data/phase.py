@@ -1,0 +1,100 @@
+"""A phase of the recipe: one named stretch of the token clock, one row of a paper's table."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from euro_lightning.data.cropping import Lengths
+from euro_lightning.data.mixture import Share, mixture_problems
+from euro_lightning.schedule import LearningRate, Ramp
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What is trained on, how it is cut, hidden and learned, for how many tokens."""
+
+    tokens: int
+    """Length of the phase in tokens; rounded up to whole global batches."""
+
+    mixture: dict[str, float | Share]
+    """Share of the tokens of each source; shares sum to one. A share may be a mapping with
+    `share` and `quality` (the buckets to draw from)."""
+
+    learning_rate: LearningRate
+    """Learning rate over the phase."""
+
+    masking_ratio: float | Ramp = 0.3
+    """Share of the tokens that is hidden: a number, or a ramp with start, end and shape."""
+
+    lengths: Lengths = field(default_factory=Lengths)
+    """Length policy: how documents are cut into segments."""
+
+    rotary_base: float = 10_000.0
+    """Base of the rotary position embedding (EuroBERT: 10,000, then 250,000 in annealing)."""
+
+    def masking_ratio_at(self, tokens: int) -> float:
+        """The masking ratio after `tokens` tokens of the phase."""
+        ratio = self.masking_ratio
+        return ratio.at(tokens, self.tokens) if isinstance(ratio, Ramp) else float(ratio)
+
+    def problems(self, sources: Iterable[str], where: str) -> list[str]:
+        """What is wrong with this phase, one line each."""
+        found = mixture_problems(self.mixture, sources, f"{where}.mixture")
+        found += self.lengths.problems(f"{where}.lengths")
+        if self.tokens <= 0:
+            return [*found, f"{where}.tokens is {self.tokens}: it must be above 0"]
+        found += self.learning_rate.problems(f"{where}.learning_rate", self.tokens)
+        for ratio in (self.masking_ratio_at(0), self.masking_ratio_at(self.tokens)):
+            if not 0 < ratio < 1:
+                found.append(f"{where}.masking_ratio is {ratio}: it lies between 0 and 1")
+        if self.rotary_base <= 1:
+            found.append(f"{where}.rotary_base is {self.rotary_base}: it must be above 1")
+        return found
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Phases laid end to end on the token clock, each a whole number of global batches."""
+
+    phases: Mapping[str, Phase]
+    batch_tokens: int
+
+    def __iter__(self) -> Iterator[tuple[str, Phase, int, int]]:
+        """Name, phase, first token and length of each phase, in order."""
+        start = 0
+        for name, phase in self.phases.items():
+            tokens = -(-phase.tokens // self.batch_tokens) * self.batch_tokens
+            yield name, phase, start, tokens
+            start += tokens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole run."""
+        return sum(tokens for *_, tokens in self)
+
+    def at(self, clock: int) -> tuple[str, Phase, int, int]:
+        """Name and phase at a clock, tokens into the phase, and the phase's length in tokens.
+
+        At and after the end of the run it is the end of the last phase.
+        """
+        for name, phase, start, tokens in self:
+            if clock < start + tokens:
+                return name, phase, clock - start, tokens
+        return name, phase, tokens, tokens
+
+    def learning_rate(self, clock: int) -> float:
+        """The learning rate at a clock."""
+        _, phase, into, tokens = self.at(clock)
+        return phase.learning_rate.at(into, tokens)
+
+    def masking_ratio(self, clock: int) -> float:
+        """The masking ratio at a clock."""
+        _, phase, into, _ = self.at(clock)
+        return phase.masking_ratio_at(into)
+
+    def rotary_base(self, clock: int) -> float:
+        """The rotary base at a clock."""
+        return self.at(clock)[1].rotary_base
+
+    def ends(self) -> list[int]:
+        """The clock at the end of each phase."""
+        return [start + tokens for _, _, start, tokens in self]

@@ -1,0 +1,274 @@
+"""Corpus → token store: tokenise once, train many times.
+
+A store is named by a hash of all that goes into it (corpus content, tokenizer, splits), so
+the same configuration finds its store again and another one never gets the wrong store.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from euro_lightning.data.corpus import Columns, Corpus, open_corpus
+from euro_lightning.data.documents import SPLITS, Document, split_of
+from euro_lightning.data.store import COUNTS, MANIFEST, TOKENIZER, VERSION, TokenStore
+from euro_lightning.data.tokenizer import (
+    Tokenizer,
+    TokenizerConfig,
+    load_tokenizer,
+    sample_texts,
+    train_tokenizer,
+)
+from euro_lightning.errors import ConfigError, DataError, raise_all
+from euro_lightning.files import atomic_directory, atomic_path, hash_file, hash_value, locked, write_json
+
+_BATCH = 512
+"""Documents tokenised at once, and rows in a record batch."""
+
+_CODE = 2
+"""Raised when the same input would give another store."""
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Which text, how it is tokenised and split, and where the result is kept."""
+
+    corpus: str | list[str] = "embedded"
+    """"embedded" (text of installed packages), or files, directories or globs of parquet, jsonl,
+    jsonl.gz and jsonl.zst."""
+
+    columns: Columns = field(default_factory=Columns)
+    """Names of the columns in the corpus files."""
+
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    """The tokenizer to train or to load."""
+
+    validation_share: float = 0.05
+    """Share of the documents that validate, chosen by a hash of the document id."""
+
+    test_share: float = 0.05
+    """Share of the documents that test, chosen likewise."""
+
+    stores: str = "stores"
+    """Folder of the token stores and trained tokenizers."""
+
+    def problems(self) -> list[str]:
+        """What is wrong with this configuration, one line each."""
+        found = []
+        for name in ("validation_share", "test_share"):
+            if not 0 <= getattr(self, name) < 1:
+                found.append(f"data.{name} is {getattr(self, name)}: a share lies between 0 and 1")
+        if self.validation_share + self.test_share >= 1:
+            found.append("data.validation_share and data.test_share leave nothing to train on")
+        return found
+
+
+def report(line: str) -> None:
+    """Tells the user what preparing does; stderr, so that results stay apart."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def prepare(config: CorpusConfig, *, say: Callable[[str], None] = report) -> TokenStore:
+    """Makes the token store of a configuration, or finds it; safe when two processes start together.
+
+    Args:
+        config: what to prepare.
+        say: receives a line of progress now and then.
+
+    Returns:
+        The opened store.
+
+    Raises:
+        UserError: the corpus, the tokenizer or an existing store cannot be used.
+    """
+    raise_all(config.problems())
+    corpus = open_corpus(config.corpus, config.columns)
+    stores = Path(config.stores)
+    tokenizer_key, key = store_keys(config, corpus)
+    path = stores / key
+    if not path.is_dir():
+        with locked(stores / f".{key}.lock"):
+            if not path.is_dir():
+                tokenizer = _tokenizer(config, corpus, stores / "tokenizers" / f"{tokenizer_key}.json", say)
+                with atomic_directory(path) as folder:
+                    build_store(corpus, tokenizer, config, folder, say)
+                say(f"token store {path} is ready")
+    return TokenStore.open(path)
+
+
+def store_keys(config: CorpusConfig, corpus: Corpus) -> tuple[str, str]:
+    """The names of the tokenizer and of the store that a configuration leads to."""
+    recipe = dataclasses.asdict(config.tokenizer)
+    if config.tokenizer.path:
+        recipe = {"content": load_tokenizer(Path(config.tokenizer.path)).content_hash}
+    text = [corpus.fingerprint(), dataclasses.asdict(config.columns), config.validation_share, config.test_share]
+    tokenizer_key = hash_value([_CODE, recipe, text])[:16]
+    return tokenizer_key, hash_value([VERSION, _CODE, tokenizer_key])[:16]
+
+
+def _tokenizer(config: CorpusConfig, corpus: Corpus, cache: Path, say: Callable[[str], None]) -> Tokenizer:
+    if config.tokenizer.path:
+        return load_tokenizer(Path(config.tokenizer.path))
+    if not cache.is_file():
+        say(f"training a tokenizer of {config.tokenizer.vocabulary:,} tokens")
+        training = (d for d in corpus.documents() if _split(d, config) == "train")
+        tokenizer = train_tokenizer(sample_texts(training, config.tokenizer.sample_characters), config.tokenizer)
+        with atomic_path(cache) as temporary:
+            tokenizer.save(temporary)
+    return load_tokenizer(cache)
+
+
+def _split(document: Document, config: CorpusConfig) -> str:
+    return split_of(document, config.validation_share, config.test_share)
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    iterator = iter(documents)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
+
+
+def encode_documents(documents: list[Document], tokenizer: Tokenizer) -> list[np.ndarray[Any, Any]]:
+    """The tokens of documents: text and end of text; or source, separator, target, end of text."""
+    dtype = token_dtype(tokenizer.vocabulary)
+    texts = tokenizer.encode_batch([d.text for d in documents])
+    pairs = [i for i, d in enumerate(documents) if d.target is not None]
+    for i, target in zip(pairs, tokenizer.encode_batch([documents[i].target or "" for i in pairs]), strict=True):
+        texts[i] = [*texts[i], tokenizer.parallel_sep, *target]
+    return [np.asarray([*ids, tokenizer.eos], dtype=dtype) for ids in texts]
+
+
+def token_dtype(vocabulary: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type that holds every id."""
+    return np.uint16 if vocabulary <= 1 << 16 else np.uint32
+
+
+class _Writer:
+    """One data set of the store: Arrow record batches of a fixed number of documents."""
+
+    def __init__(self, folder: Path, dtype: type[np.unsignedinteger[Any]]) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.schema = pa.schema(
+            [
+                ("tokens", pa.list_(pa.from_numpy_dtype(dtype))),
+                ("lang", pa.string()),
+                ("domain", pa.string()),
+                ("quality", pa.int8()),
+                ("doc_id", pa.string()),
+            ]
+        )
+        self.name = "data-00000-of-00001.arrow"
+        self.sink = pa.OSFile(str(folder / self.name), "wb")
+        self.stream = pa.ipc.new_stream(self.sink, self.schema)
+        self.rows: list[tuple[np.ndarray[Any, Any], Document]] = []
+        self.documents = self.tokens = self.characters = 0
+
+    def add(self, tokens: np.ndarray[Any, Any], document: Document) -> None:
+        self.rows.append((tokens, document))
+        self.documents += 1
+        self.tokens += len(tokens)
+        self.characters += len(document.text) + len(document.target or "")
+        if len(self.rows) == _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.rows:
+            offsets = np.zeros(len(self.rows) + 1, dtype=np.int32)
+            np.cumsum([len(tokens) for tokens, _ in self.rows], out=offsets[1:])
+            values = pa.array(np.concatenate([tokens for tokens, _ in self.rows]))
+            columns = [pa.ListArray.from_arrays(offsets, values)]
+            documents = [document for _, document in self.rows]
+            columns += [pa.array([getattr(d, name) for d in documents]) for name in ("lang", "domain")]
+            columns += [pa.array([d.quality for d in documents], pa.int8()), pa.array([d.doc_id for d in documents])]
+            self.stream.write_batch(pa.record_batch(columns, schema=self.schema))
+            self.rows = []
+
+    def close(self) -> dict[str, int]:
+        """Writes what `datasets.load_from_disk` wants to see; returns the counts."""
+        from datasets import DatasetInfo, Features
+
+        self._flush()
+        self.stream.close()
+        self.sink.close()
+        info = DatasetInfo(features=Features.from_arrow_schema(self.schema))
+        info.write_to_directory(str(self.folder))
+        state = {
+            "_data_files": [{"filename": self.name}],
+            "_fingerprint": hash_file(self.folder / self.name)[:16],
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
+            "_split": None,
+        }
+        (self.folder / "state.json").write_text(json.dumps(state))
+        return {"documents": self.documents, "tokens": self.tokens, "characters": self.characters}
+
+
+def build_store(
+    corpus: Corpus, tokenizer: Tokenizer, config: CorpusConfig, folder: Path, say: Callable[[str], None]
+) -> None:
+    """Writes a whole store into an empty folder."""
+    writers: dict[tuple[str, str], _Writer] = {}
+    counts: dict[str, np.ndarray[Any, Any]] = {}
+    kinds: dict[str, str] = {}
+    total = 0
+    for batch in _batches(corpus.documents()):
+        for document, tokens in zip(batch, encode_documents(batch, tokenizer), strict=True):
+            split, source = _split(document, config), document.source
+            kind = "parallel" if document.target is not None else "text"
+            if kinds.setdefault(source, kind) != kind:
+                raise DataError(f"source {source!r} mixes parallel pairs and plain text; give one of them another domain")
+            if (split, source) not in writers:
+                writers[split, source] = _Writer(folder / split / source, token_dtype(tokenizer.vocabulary))
+            writers[split, source].add(tokens, document)
+            if split == "train":
+                counts.setdefault(source, np.zeros(tokenizer.vocabulary, dtype=np.int64))
+                counts[source] += np.bincount(tokens, minlength=tokenizer.vocabulary)
+            total += len(tokens)
+        say(f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens") if False else None
+    if not total:
+        raise DataError(f"corpus {config.corpus} has no document")
+    for line in corpus.warnings():
+        say(f"warning: {line}")
+    sources: dict[str, Any] = {s: {"kind": kinds[s], "splits": {}} for s in sorted(kinds)}
+    for (split, source), writer in sorted(writers.items()):
+        sources[source]["splits"][split] = writer.close()
+    missing = [source for source in sources if "train" not in sources[source]["splits"]]
+    if missing:
+        raise ConfigError(f"source {missing[0]!r} has too few documents to leave one in the training split")
+    _finish(folder, tokenizer, counts, sources, corpus)
+    say(f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens")
+
+
+def _finish(
+    folder: Path, tokenizer: Tokenizer, counts: dict[str, Any], sources: dict[str, Any], corpus: Corpus
+) -> None:
+    from safetensors.numpy import save_file
+
+    tokenizer.save(folder / TOKENIZER)
+    save_file(counts, folder / COUNTS)
+    files = {
+        str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": hash_file(file)}
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+    manifest = {
+        "version": VERSION,
+        "corpus": corpus.fingerprint(),
+        "tokenizer_hash": tokenizer.content_hash,
+        "vocabulary": tokenizer.vocabulary,
+        "parallel_separator": tokenizer.parallel_sep,
+        "splits": list(SPLITS),
+        "sources": sources,
+        "files": files,
+    }
+    write_json(folder / MANIFEST, manifest)
