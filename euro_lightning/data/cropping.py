@@ -26,7 +26,9 @@ class Lengths:
         if self.minimum < 1:
             found.append(f"{where}.minimum is {self.minimum}: it must be at least 1")
         if self.maximum < self.minimum:
-            found.append(f"{where}.maximum is {self.maximum}: it must not be below the minimum {self.minimum}")
+            found.append(
+                f"{where}.maximum is {self.maximum}: it must not be below the minimum {self.minimum}"
+            )
         return found
 
     def draw(self, key: int, epoch: int, document: int, start: int) -> int:

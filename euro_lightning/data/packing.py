@@ -7,13 +7,30 @@ planning goes on after its global batch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from euro_lightning.data.store import Documents
+
+class DocumentReader(Protocol):
+    """What planning and packing need of documents; a token store's `Documents` are one."""
+
+    @property
+    def separator(self) -> int | None:
+        """For parallel text, the token between the two sides."""
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, documents: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Tokens in each of the given documents."""
+
+    def tokens(self, document: int, start: int = 0, length: int | None = None) -> np.ndarray[Any, Any]:
+        """A slice of a document's tokens."""
+
+    def swapped(self, document: int) -> np.ndarray[Any, Any]:
+        """A parallel pair in the other direction."""
 
 
 class Slice(NamedTuple):
@@ -35,9 +52,9 @@ class Plan(NamedTuple):
     """Token clock when its global batch begins."""
     cursor: Mapping[str, Any]
     """Planner state after its global batch."""
-    closes: bool
-    """Whether it is its rank's last micro-batch of the global batch."""
     segments: Sequence[Slice]
+    closes: bool = False
+    """Whether it is its rank's last micro-batch of the global batch."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +67,10 @@ class PackedBatch:
     """int32 [S + 1]: where each segment begins, and the end of the last."""
     lengths: tuple[int, ...]
     """The S segment lengths, on the host."""
-    sources: tuple[str, ...]
-    """Source of each segment."""
-    index: int
-    clock: int
-    cursor: Mapping[str, Any]
-    closes: bool
-    plan: Plan | None = None
-    """What the batch was made from, for replay."""
+    ordinary: int
+    """How many of the tokens are not special, on the host."""
+    plan: Plan
+    """What the batch was made from: its number, clock, cursor and segments."""
 
     @property
     def max_length(self) -> int:
@@ -76,7 +89,7 @@ class PackedBatch:
         return replace(self, ids=self.ids.pin_memory(), cu_seqlens=self.cu_seqlens.pin_memory())
 
 
-def read_slice(documents: Documents, part: Slice) -> np.ndarray[Any, Any]:
+def read_slice(documents: DocumentReader, part: Slice) -> np.ndarray[Any, Any]:
     """The tokens of a segment.
 
     A parallel pair is read in the other direction in every other epoch, half of the pairs
@@ -87,8 +100,16 @@ def read_slice(documents: Documents, part: Slice) -> np.ndarray[Any, Any]:
     return documents.tokens(part.document, part.start, part.length)
 
 
-def pack(plan: Plan, documents: Mapping[str, Documents]) -> PackedBatch:
-    """Reads the tokens of a plan."""
+def pack(
+    plan: Plan, documents: Mapping[str, DocumentReader], is_special: np.ndarray[Any, Any]
+) -> PackedBatch:
+    """Reads the tokens of a plan.
+
+    Args:
+        plan: what to read.
+        documents: the documents by source.
+        is_special: bool [vocabulary], true for special and added tokens.
+    """
     lengths = tuple(part.length for part in plan.segments)
     tokens = np.empty(sum(lengths), dtype=np.int64)
     ends = np.zeros(len(lengths) + 1, dtype=np.int32)
@@ -99,16 +120,14 @@ def pack(plan: Plan, documents: Mapping[str, Documents]) -> PackedBatch:
         ids=torch.from_numpy(tokens),
         cu_seqlens=torch.from_numpy(ends),
         lengths=lengths,
-        sources=tuple(part.source for part in plan.segments),
-        index=plan.index,
-        clock=plan.clock,
-        cursor=plan.cursor,
-        closes=plan.closes,
+        ordinary=len(tokens) - int(np.count_nonzero(is_special[tokens])),
         plan=plan,
     )
 
 
-def sequential(sources: Mapping[str, Documents], tokens: int, longest: int, micro_batch_tokens: int) -> list[Plan]:
+def sequential(
+    sources: Mapping[str, DocumentReader], tokens: int, longest: int, micro_batch_tokens: int
+) -> list[Plan]:
     """Plans that read the first documents of each source in order, for evaluation.
 
     Every micro-batch holds one source, so that sums per source need no bookkeeping; the last
@@ -132,10 +151,24 @@ def sequential(sources: Mapping[str, Documents], tokens: int, longest: int, micr
                 segments.append(Slice(source, document, start, length, 0))
                 start, room, left = start + length, room - length, left - length
                 if room == 0:
-                    plans.append(Plan(len(plans), 0, {}, True, segments))
+                    plans.append(Plan(len(plans), 0, {}, segments))
                     segments, room = [], micro_batch_tokens
             if left <= 0:
                 break
         if segments:
-            plans.append(Plan(len(plans), 0, {}, True, segments))
+            plans.append(Plan(len(plans), 0, {}, segments))
     return plans
+
+
+def one_by_one(documents: DocumentReader, micro_batch_tokens: int) -> list[Plan]:
+    """Plans that read every document whole, in order, for prediction."""
+    plans: list[Plan] = []
+    segments: list[Slice] = []
+    room = micro_batch_tokens
+    for document, length in enumerate(documents.lengths(np.arange(len(documents))).tolist()):
+        if length > room and segments:
+            plans.append(Plan(len(plans), 0, {}, segments))
+            segments, room = [], micro_batch_tokens
+        segments.append(Slice("text", document, 0, length, 0))
+        room -= length
+    return [*plans, Plan(len(plans), 0, {}, segments)] if segments else plans

@@ -35,7 +35,9 @@ class Stream:
         self.epoch = self.position = self.start = 0
         self._block = (-1, -1)
         if self.size == 0:
-            raise ConfigError(f"mixture.{name}: no document of quality {list(share.quality)}; score the corpus or drop quality")
+            raise ConfigError(
+                f"mixture.{name}: no document of quality {list(share.quality)}; score the corpus or drop quality"
+            )
 
     @property
     def state(self) -> list[int]:
@@ -142,9 +144,11 @@ class Planner:
                 "streams": dict(states),
                 "short_segments": short,
             }
-            yield [Plan(first + i, begin, after, i == len(batch) - 1, segments) for i, segments in enumerate(batch)]
+            yield [Plan(first + i, begin, after, segments) for i, segments in enumerate(batch)]
 
-    def _micro_batch(self, streams: list[Stream], queue: FairQueue, lengths: Lengths) -> tuple[list[Slice], int]:
+    def _micro_batch(
+        self, streams: list[Stream], queue: FairQueue, lengths: Lengths
+    ) -> tuple[list[Slice], int]:
         """The segments of one micro-batch, and how many had to be shorter than the minimum."""
         segments: list[Slice] = []
         wanted = [stream.wanted for stream in streams]

@@ -108,7 +108,12 @@ def store_keys(config: CorpusConfig, corpus: Corpus) -> tuple[str, str]:
     recipe = dataclasses.asdict(config.tokenizer)
     if config.tokenizer.path:
         recipe = {"content": load_tokenizer(Path(config.tokenizer.path)).content_hash}
-    text = [corpus.fingerprint(), dataclasses.asdict(config.columns), config.validation_share, config.test_share]
+    text = [
+        corpus.fingerprint(),
+        dataclasses.asdict(config.columns),
+        config.validation_share,
+        config.test_share,
+    ]
     tokenizer_key = hash_value([_CODE, recipe, text])[:16]
     return tokenizer_key, hash_value([VERSION, _CODE, tokenizer_key])[:16]
 
@@ -119,7 +124,9 @@ def _tokenizer(config: CorpusConfig, corpus: Corpus, cache: Path, say: Callable[
     if not cache.is_file():
         say(f"training a tokenizer of {config.tokenizer.vocabulary:,} tokens")
         training = (d for d in corpus.documents() if _split(d, config) == "train")
-        tokenizer = train_tokenizer(sample_texts(training, config.tokenizer.sample_characters), config.tokenizer)
+        tokenizer = train_tokenizer(
+            sample_texts(training, config.tokenizer.sample_characters), config.tokenizer
+        )
         with atomic_path(cache) as temporary:
             tokenizer.save(temporary)
     return load_tokenizer(cache)
@@ -140,7 +147,9 @@ def encode_documents(documents: list[Document], tokenizer: Tokenizer) -> list[np
     dtype = token_dtype(tokenizer.vocabulary)
     texts = tokenizer.encode_batch([d.text for d in documents])
     pairs = [i for i, d in enumerate(documents) if d.target is not None]
-    for i, target in zip(pairs, tokenizer.encode_batch([documents[i].target or "" for i in pairs]), strict=True):
+    for i, target in zip(
+        pairs, tokenizer.encode_batch([documents[i].target or "" for i in pairs]), strict=True
+    ):
         texts[i] = [*texts[i], tokenizer.parallel_sep, *target]
     return [np.asarray([*ids, tokenizer.eos], dtype=dtype) for ids in texts]
 
@@ -187,7 +196,10 @@ class _Writer:
             columns = [pa.ListArray.from_arrays(offsets, values)]
             documents = [document for _, document in self.rows]
             columns += [pa.array([getattr(d, name) for d in documents]) for name in ("lang", "domain")]
-            columns += [pa.array([d.quality for d in documents], pa.int8()), pa.array([d.doc_id for d in documents])]
+            columns += [
+                pa.array([d.quality for d in documents], pa.int8()),
+                pa.array([d.doc_id for d in documents]),
+            ]
             self.stream.write_batch(pa.record_batch(columns, schema=self.schema))
             self.rows = []
 
@@ -226,7 +238,9 @@ def build_store(
             split, source = _split(document, config), document.source
             kind = "parallel" if document.target is not None else "text"
             if kinds.setdefault(source, kind) != kind:
-                raise DataError(f"source {source!r} mixes parallel pairs and plain text; give one of them another domain")
+                raise DataError(
+                    f"source {source!r} mixes parallel pairs and plain text; give one of them another domain"
+                )
             if (split, source) not in writers:
                 writers[split, source] = _Writer(folder / split / source, token_dtype(tokenizer.vocabulary))
             writers[split, source].add(tokens, document)
@@ -234,7 +248,9 @@ def build_store(
                 counts.setdefault(source, np.zeros(tokenizer.vocabulary, dtype=np.int64))
                 counts[source] += np.bincount(tokens, minlength=tokenizer.vocabulary)
             total += len(tokens)
-        say(f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens") if False else None
+        say(
+            f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens"
+        ) if False else None
     if not total:
         raise DataError(f"corpus {config.corpus} has no document")
     for line in corpus.warnings():

@@ -95,7 +95,9 @@ class Documents:
         """A parallel pair in the other direction: target, separator, source, end of text."""
         tokens = self.tokens(document)
         middle = int(np.argmax(tokens == self.separator))
-        return np.concatenate([tokens[middle + 1 : -1], tokens[middle : middle + 1], tokens[:middle], tokens[-1:]])
+        return np.concatenate(
+            [tokens[middle + 1 : -1], tokens[middle : middle + 1], tokens[:middle], tokens[-1:]]
+        )
 
     @cached_property
     def quality(self) -> NDArray[np.int8]:
@@ -124,9 +126,13 @@ class TokenStore:
             files = dict(manifest["files"])
             version = manifest["version"]
         except (KeyError, TypeError, ValueError, UserError) as error:
-            raise DataError(f"{path / MANIFEST} is damaged ({error}); delete the store and prepare it again") from None
+            raise DataError(
+                f"{path / MANIFEST} is damaged ({error}); delete the store and prepare it again"
+            ) from None
         if version != VERSION:
-            raise DataError(f"{path} has store version {version}, this program reads {VERSION}; prepare it again")
+            raise DataError(
+                f"{path} has store version {version}, this program reads {VERSION}; prepare it again"
+            )
         for name, facts in files.items():
             file = path / name
             size = file.stat().st_size if file.is_file() else None
@@ -161,12 +167,18 @@ class TokenStore:
         """
         if source not in self.sources:
             known = ", ".join(self.sources)
-            raise DataError(f"token store {self.path} has no source {source!r} (it has {known}){nearest(source, self.sources)}")
+            raise DataError(
+                f"token store {self.path} has no source {source!r} (it has {known}){nearest(source, self.sources)}"
+            )
         if not self.sources[source]["splits"].get(split, {}).get("documents"):
             raise DataError(f"source {source!r} has no document in the {split} split of {self.path}")
         folder = self.path / split / source
-        names = [entry["filename"] for entry in json.loads((folder / "state.json").read_text())["_data_files"]]
-        separator = self.manifest["parallel_separator"] if self.sources[source]["kind"] == "parallel" else None
+        names = [
+            entry["filename"] for entry in json.loads((folder / "state.json").read_text())["_data_files"]
+        ]
+        separator = (
+            self.manifest["parallel_separator"] if self.sources[source]["kind"] == "parallel" else None
+        )
         return Documents([folder / name for name in names], separator)
 
     def token_counts(self) -> dict[str, NDArray[np.int64]]:

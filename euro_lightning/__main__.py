@@ -1,0 +1,54 @@
+"""The command table. Nothing heavy is imported before the command is known."""
+
+import importlib
+import sys
+
+from euro_lightning.errors import ConfigError, UserError, nearest
+
+COMMANDS = {
+    "fit": ("euro_lightning.commands", "fit", "train an encoder: fit -c experiments/anneal.yaml"),
+    "validate": ("euro_lightning.commands", "validate", "scores of a run on the validation split"),
+    "test": ("euro_lightning.commands", "test", "scores of a run on the test split"),
+    "predict": ("euro_lightning.commands", "predict", "sentence vectors of a text file, or words for a mask"),
+    "prepare": ("euro_lightning.commands", "prepare", "make or check the token store of an experiment"),
+}
+
+
+def usage() -> str:
+    """The table as text."""
+    rows = "\n".join(f"  {name:<10} {text}" for name, (_, _, text) in COMMANDS.items())
+    return (
+        "usage: python -m euro_lightning COMMAND [-c FILE]... [--key value]...\n\n"
+        f"{rows}\n\n"
+        "Files are merged from left to right; overrides follow them and use dotted keys, for example\n"
+        "--data.phases.anneal.masking_ratio 0.3. COMMAND --help lists all keys."
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command; returns its exit code.
+
+    Mistakes of the user are one line on stderr and exit code 1, or 2 when the command or the
+    configuration is wrong.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    name, *rest = words
+    try:
+        if name not in COMMANDS:
+            raise ConfigError(f"unknown command {name!r}{nearest(name, COMMANDS)}; --help lists the commands")
+        module, function, _ = COMMANDS[name]
+        getattr(importlib.import_module(module), function)(rest)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Masked language modelling: encoder, masking, loss and scores as a LightningModule."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+
+from euro_lightning.checkpoint import load_weights
+from euro_lightning.data.datamodule import TextDataModule
+from euro_lightning.data.packing import PackedBatch
+from euro_lightning.encoder.attention import Segments, resolve_backend
+from euro_lightning.encoder.config import EncoderConfig, encoder_config
+from euro_lightning.encoder.model import MaskedLanguageEncoder
+from euro_lightning.errors import ConfigError, raise_all
+from euro_lightning.objective.masking import Masking, Replacement
+from euro_lightning.objective.scores import Score, SourceScores, unigram_tables
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """AdamW (Loshchilov, Hutter 2019); the defaults are EuroBERT's (section 2.3, table 4)."""
+
+    beta1: float = 0.9
+    """Decay of the gradient's running mean."""
+
+    beta2: float = 0.95
+    """Decay of the squared gradient's running mean."""
+
+    epsilon: float = 1e-5
+    """Added to the root of the squared gradient's mean."""
+
+    weight_decay: float = 0.1
+    """Decoupled weight decay, per unit of learning rate."""
+
+    decay: Literal["all", "matrices"] = "all"
+    """What decays: all parameters, as EuroBERT, or all but norms and embeddings."""
+
+
+class MaskedLanguageModel(LightningModule):
+    """Learns to predict hidden tokens; the loss is the mean over the hidden tokens of a global batch."""
+
+    def __init__(
+        self,
+        encoder: str | dict[str, Any] = "tiny",
+        optimizer: Optimizer = Optimizer(),
+        replacement: Replacement = Replacement(),  # noqa: B008 - frozen
+        attention: Literal["auto", "sdpa", "varlen", "flash_attn"] = "auto",
+    ) -> None:
+        """
+        Args:
+            encoder: A preset's name, or a mapping with `preset` and the fields to change.
+            optimizer: Optimizer of all phases; the learning rate belongs to a phase.
+            replacement: What stands in the place of a hidden token.
+            attention: Attention backend; auto takes the fastest that this machine has.
+        """
+        super().__init__()
+        self.encoder_config: EncoderConfig = encoder_config(encoder)
+        self.optimizer_config = optimizer
+        self.replacement = replacement
+        self.attention_backend = attention
+        self.masking_ratio = 0.0
+        self.init_from: str | None = None
+        """A checkpoint or run folder whose weights a new run starts with."""
+        self.scores: dict[str, Score] = {}
+        self.network: MaskedLanguageEncoder
+
+    @property
+    def data(self) -> TextDataModule:
+        """The data module that is trained on."""
+        module = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(module, TextDataModule):
+            raise ConfigError("this module needs a TextDataModule")
+        return module
+
+    def configure_model(self) -> None:
+        """Builds the network once the tokenizer is known; the same weights on every rank."""
+        if hasattr(self, "network"):
+            return
+        data = self.data
+        tokenizer = data.tokenizer
+        vocabulary = self.encoder_config.vocabulary or tokenizer.vocabulary
+        problems = self.replacement.problems("model.replacement")
+        if vocabulary < tokenizer.vocabulary:
+            problems.append(
+                f"model.encoder.vocabulary {vocabulary:,} is below the tokenizer's {tokenizer.vocabulary:,}"
+            )
+        for name, phase in data.timeline.phases.items():
+            if phase.lengths.maximum > self.encoder_config.max_length:
+                problems.append(
+                    f"data.phases.{name}.lengths.maximum {phase.lengths.maximum:,} is above the encoder's"
+                    f" max_length {self.encoder_config.max_length:,}"
+                )
+        raise_all(problems)
+        config = encoder_config({**vars(self.encoder_config), "vocabulary": vocabulary})
+        device = self.trainer.strategy.root_device
+        half = str(self.trainer.precision).startswith(("bf16", "16"))
+        self.attention_backend = resolve_backend(
+            self.attention_backend, device, torch.bfloat16 if half else torch.float32
+        )
+        self.network = MaskedLanguageEncoder(config, self.attention_backend)
+        self.network.initialise(data.seed)
+        if self.init_from is not None:
+            load_weights(self.network, self.init_from, data.store.tokenizer_hash)
+        self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """AdamW; the learning rate is set on the token clock by a callback."""
+        config = self.optimizer_config
+        decayed, spared = [], []
+        for name, parameter in self.network.named_parameters():
+            spare = config.decay == "matrices" and (parameter.ndim < 2 or "embedding" in name)
+            (spared if spare else decayed).append(parameter)
+        groups = [{"params": decayed, "weight_decay": config.weight_decay}]
+        if spared:
+            groups.append({"params": spared, "weight_decay": 0.0})
+        return torch.optim.AdamW(
+            groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True
+        )
+
+    def forward(
+        self, batch: PackedBatch, ratio: float, *key: int | str
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Hides tokens and predicts them.
+
+        Args:
+            batch: T tokens.
+            ratio: share of the tokens to hide.
+            key: what the draw of positions depends on.
+
+        Returns:
+            float32 [N] losses in nats, bool [N] whether the likeliest token is right (None while
+            training), int64 [N] hidden tokens.
+        """
+        hidden = self.masking.to(batch.ids.device)(batch.ids, batch.ordinary, ratio, *key)
+        segments = Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
+        prediction = self.network(hidden.ids, segments, hidden.positions, hidden.targets)
+        return prediction.losses_N, prediction.correct_N, hidden.targets
+
+    def training_step(self, batch: PackedBatch, _: int) -> Tensor:
+        """Mean loss of a micro-batch; all micro-batches hide equally many tokens."""
+        losses, _, _ = self(batch, self.masking_ratio, "train", self.data.seed, batch.plan.index)
+        return losses.mean()
+
+    def _start_scores(self, split: str) -> None:
+        data = self.data
+        sources = data.evaluated_sources(split)
+        special = data.tokenizer.special_ids
+        tables = unigram_tables(data.store.token_counts(), data.timeline, special, sources)
+        self.metric = SourceScores(sources, tables).to(self.device)
+
+    def _evaluate(self, batch: PackedBatch, split: str) -> None:
+        ratio = self.data.evaluation.masking_ratio
+        losses, correct, targets = self(batch, ratio, split, batch.plan.index)
+        assert correct is not None
+        self.metric.update(batch.plan.segments[0].source, losses, correct, targets)
+
+    def _finish_scores(self, split: str) -> None:
+        self.scores = self.metric.compute()
+        losses = [score.loss for score in self.scores.values()]
+        self.log(f"{split}/loss", sum(losses) / len(losses), logger=False, rank_zero_only=True)
+
+    def on_validation_epoch_start(self) -> None:
+        self._start_scores("validation")
+
+    def validation_step(self, batch: PackedBatch, _: int) -> None:
+        self._evaluate(batch, "validation")
+
+    def on_validation_epoch_end(self) -> None:
+        self._finish_scores("validation")
+
+    def on_test_epoch_start(self) -> None:
+        self._start_scores("test")
+
+    def test_step(self, batch: PackedBatch, _: int) -> None:
+        self._evaluate(batch, "test")
+
+    def on_test_epoch_end(self) -> None:
+        self._finish_scores("test")
+
+    def predict_step(self, batch: PackedBatch, _: int) -> Any:
+        """Mean-pooled vectors, float [S, D]; or, where texts hold masks, the likeliest tokens.
+
+        The latter is a list of (text number, [(token id, probability), …]), one per mask.
+        """
+        segments = Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
+        if self.data.mask_literal is None:
+            hidden = self.network.encoder(batch.ids, segments)
+            return torch.stack([part.float().mean(0) for part in hidden.split(batch.lengths)])
+        positions = (batch.ids == self.data.tokenizer.mask).nonzero().squeeze(1)
+        best = self.network.logits(batch.ids, segments, positions).float().softmax(-1).topk(5)
+        rows = torch.bucketize(positions, batch.cu_seqlens[1:].long(), right=True).tolist()
+        return [
+            (batch.plan.segments[row].document, list(zip(tokens, shares, strict=True)))
+            for row, tokens, shares in zip(rows, best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Moves a packed batch; everything else as Lightning does."""
+        if isinstance(batch, PackedBatch):
+            return batch.to(device, non_blocking=True)
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
