@@ -1,19 +1,19 @@
 """Phases, planner and token store behind Lightning's data interface."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_warn
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from euro_lightning.data.corpus import Columns
 from euro_lightning.data.packing import DocumentReader, PackedBatch, Plan, one_by_one, pack, sequential
 from euro_lightning.data.phase import Phase, Timeline
-from euro_lightning.data.planner import Planner
+from euro_lightning.data.planner import Planner, PlanSampler
 from euro_lightning.data.prepare import CorpusConfig, prepare
 from euro_lightning.data.store import TOKENIZER, TokenStore
 from euro_lightning.data.texts import TextDocuments
@@ -36,19 +36,6 @@ class Evaluation:
 
     masking_ratio: float = 0.15
     """Share of the tokens hidden, whatever the training hides, so that runs compare."""
-
-
-class PlanSampler(Sampler[Plan]):
-    """The plans of one rank: it takes the micro-batches of a global batch in turn."""
-
-    def __init__(self, planner: Planner, cursor: Mapping[str, Any], rank: int, ranks: int) -> None:
-        self.planner, self.cursor, self.rank, self.ranks = planner, cursor, rank, ranks
-
-    def __iter__(self) -> Iterator[Plan]:
-        for plans in self.planner.global_batches(self.cursor):
-            mine = plans[self.rank :: self.ranks]
-            yield from mine[:-1]
-            yield mine[-1]._replace(closes=True)
 
 
 class PackedDataset(Dataset[PackedBatch]):

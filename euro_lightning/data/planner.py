@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from torch.utils.data import Sampler
 
 from euro_lightning.data.cropping import Lengths, fit
 from euro_lightning.data.mixture import FairQueue, Share, normalise
@@ -186,4 +187,18 @@ class Planner:
                 if served + length - share * (queue.total + length) <= lengths.maximum:
                     return choice, length, 0
         choice = ranking[0]
-        return choice, min(wanted[choice], room), 1
+        length = min(wanted[choice], room)
+        return choice, length, int(length < lengths.minimum and length < streams[choice].left)
+
+
+class PlanSampler(Sampler[Plan]):
+    """The plans of one rank: it takes the micro-batches of a global batch in turn."""
+
+    def __init__(self, planner: Planner, cursor: Mapping[str, Any], rank: int, ranks: int) -> None:
+        self.planner, self.cursor, self.rank, self.ranks = planner, cursor, rank, ranks
+
+    def __iter__(self) -> Iterator[Plan]:
+        for plans in self.planner.global_batches(self.cursor):
+            mine = plans[self.rank :: self.ranks]
+            yield from mine[:-1]
+            yield mine[-1]._replace(closes=True)
