@@ -70,5 +70,12 @@ def test_all_mistakes_of_a_phase_are_found_at_once() -> None:
         rotary_base=0,
     )
     text = "\n".join(phase.problems(["en", "fr"], "data.phases.a"))
-    for expected in ("did you mean 'fr'", "sum to 0.7", "peak is -1", "warmup", "masking_ratio is 1.5", "below the minimum"):
+    for expected in (
+        "did you mean 'fr'",
+        "sum to 0.7",
+        "peak is -1",
+        "warmup",
+        "masking_ratio is 1.5",
+        "below the minimum",
+    ):
         assert expected in text

@@ -18,7 +18,12 @@ from euro_lightning.schedule import LearningRate
 from tests.data.fake import FakeDocuments
 
 RATE = LearningRate(1e-3)
-POLICIES = [Lengths("fixed", 64), Lengths("fixed", 200, 1), Lengths("random", 96, 12), Lengths("random", 50, 50)]
+POLICIES = [
+    Lengths("fixed", 64),
+    Lengths("fixed", 200, 1),
+    Lengths("random", 96, 12),
+    Lengths("random", 50, 50),
+]
 
 sizes = st.lists(st.integers(1, 400), min_size=1, max_size=40)
 corpora = st.dictionaries(st.sampled_from(["en", "fr", "code", "hi"]), sizes, min_size=1)
@@ -65,7 +70,9 @@ def test_no_token_is_lost_or_repeated_within_an_epoch(corpus: dict, lengths: Len
 
 @settings(deadline=None, max_examples=40)
 @given(corpora, st.sampled_from(POLICIES), st.lists(st.integers(1, 100), min_size=4, max_size=4))
-def test_realised_shares_are_within_two_longest_segments(corpus: dict, lengths: Lengths, weights: list) -> None:
+def test_realised_shares_are_within_two_longest_segments(
+    corpus: dict, lengths: Lengths, weights: list
+) -> None:
     documents = {name: FakeDocuments(sizes) for name, sizes in corpus.items()}
     total = sum(weights[: len(corpus)])
     shares = {name: weight / total for name, weight in zip(corpus, weights, strict=False)}
@@ -74,7 +81,9 @@ def test_realised_shares_are_within_two_longest_segments(corpus: dict, lengths: 
         for part in plan.segments:
             served[part.source] += part.length
         tokens = served.total()
-        assert all(abs(served[name] - share * tokens) <= 2 * lengths.maximum for name, share in shares.items())
+        assert all(
+            abs(served[name] - share * tokens) <= 2 * lengths.maximum for name, share in shares.items()
+        )
 
 
 @settings(deadline=None, max_examples=40)
@@ -108,7 +117,9 @@ def test_a_micro_batch_that_cannot_be_closed_otherwise_is_counted() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(corpora, st.sampled_from(POLICIES), st.integers(0, 7))
-def test_planning_from_any_cursor_goes_on_as_if_never_stopped(corpus: dict, lengths: Lengths, stop: int) -> None:
+def test_planning_from_any_cursor_goes_on_as_if_never_stopped(
+    corpus: dict, lengths: Lengths, stop: int
+) -> None:
     documents = {name: FakeDocuments(sizes) for name, sizes in corpus.items()}
     whole = plans_of(planner(documents, lengths, 8192))
     cursor = json.loads(json.dumps(whole[2 * stop + 1].cursor))
@@ -151,7 +162,9 @@ def test_phases_change_mixture_and_lengths_and_keep_the_place_in_each_source() -
 def test_quality_buckets_choose_the_documents() -> None:
     documents = {"en": FakeDocuments([100] * 8, quality=[1, 2, 3, 4] * 2)}
     phase = Phase(4096, {"en": {"share": 1.0, "quality": [3, 4]}}, RATE)
-    chosen = {p.document for p in slices_of(plans_of(Planner(documents, Timeline({"a": phase}, 1024), 512, 1)))}
+    chosen = {
+        p.document for p in slices_of(plans_of(Planner(documents, Timeline({"a": phase}, 1024), 512, 1)))
+    }
     assert chosen == {2, 3, 6, 7}
     none = Phase(4096, {"en": {"share": 1.0, "quality": [3]}}, RATE)
     with pytest.raises(ConfigError, match="no document of quality"):
@@ -161,7 +174,9 @@ def test_quality_buckets_choose_the_documents() -> None:
 def test_random_lengths_are_uniform_and_seeds_differ() -> None:
     documents = {"en": FakeDocuments([100_000] * 5)}
     lengths = Lengths("random", 111, 12)
-    counts = [p.length for p in slices_of(plans_of(planner(documents, lengths, 400_000, micro=4096, batch=4096)))]
+    counts = [
+        p.length for p in slices_of(plans_of(planner(documents, lengths, 400_000, micro=4096, batch=4096)))
+    ]
     tenths = [sum(lo <= n < lo + 10 for n in counts) / len(counts) for lo in range(12, 112, 10)]
     assert all(0.07 < share < 0.13 for share in tenths)
     first, second = (slices_of(plans_of(planner(documents, lengths, 4096, seed=s))) for s in (1, 2))

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from euro_lightning.encoder.attention import Segments, attention, resolve_backend
-from euro_lightning.encoder.config import PRESETS, EncoderConfig, encoder_config, flops_per_token, parameter_count
+from euro_lightning.encoder.config import (
+    PRESETS,
+    EncoderConfig,
+    encoder_config,
+    flops_per_token,
+    parameter_count,
+)
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import ConfigError
 
@@ -100,7 +106,9 @@ def test_a_seed_gives_the_same_weights_whatever_the_global_state() -> None:
         ("eurobert-2.1b", 2_403_092_736, 2_107_590_912, 1_812_089_088),
     ],
 )
-def test_published_sizes_have_their_published_parameters(preset: str, total: int, without_output: int, core: int) -> None:
+def test_published_sizes_have_their_published_parameters(
+    preset: str, total: int, without_output: int, core: int
+) -> None:
     with torch.device("meta"):
         model = MaskedLanguageEncoder(PRESETS[preset])
     counted = sum(p.numel() for p in model.parameters())
@@ -125,7 +133,10 @@ def test_training_flops_follow_the_palm_formula() -> None:
     [
         ("tinny", "did you mean 'tiny'"),
         ({"preset": "tiny", "layer": 3}, "unknown key 'model.encoder.layer'; did you mean 'layers'"),
-        ({"preset": "tiny", "heads": 5, "key_value_heads": 2}, "not a multiple of heads 5.*not a multiple of key_value_heads"),
+        (
+            {"preset": "tiny", "heads": 5, "key_value_heads": 2},
+            "not a multiple of heads 5.*not a multiple of key_value_heads",
+        ),
         ({"width": 64}, "layers is missing"),
         ({"preset": "tiny", "layers": "four"}, "must be a number"),
         ({"preset": "tiny", "layers": 0}, "at least 1"),
@@ -153,6 +164,8 @@ def test_gpu_backends_agree_with_sdpa(backend: str) -> None:
     except ConfigError as error:
         pytest.skip(str(error))
     segments = Segments.from_lengths([100, 1, 27, 512], device)
-    query, key, value = (torch.randn(640, heads, 64, device=device, dtype=torch.bfloat16) for heads in (6, 2, 2))
+    query, key, value = (
+        torch.randn(640, heads, 64, device=device, dtype=torch.bfloat16) for heads in (6, 2, 2)
+    )
     ours, reference = (attention(query, key, value, segments, name) for name in (backend, "sdpa"))
     assert torch.allclose(ours, reference, atol=2e-2)

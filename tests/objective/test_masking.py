@@ -13,7 +13,9 @@ VOCABULARY = 50
 
 tokens = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=300)
 ratios = st.floats(0.01, 0.99)
-splits = st.sampled_from([Replacement(), Replacement(0.8, 0.1, 0.1), Replacement(0, 1, 0), Replacement(0, 0, 1)])
+splits = st.sampled_from(
+    [Replacement(), Replacement(0.8, 0.1, 0.1), Replacement(0, 1, 0), Replacement(0, 0, 1)]
+)
 
 
 def hide(ids: list[int], ratio: float, replacement: Replacement, *key: int | str):
@@ -25,7 +27,9 @@ def hide(ids: list[int], ratio: float, replacement: Replacement, *key: int | str
 
 @settings(deadline=None)
 @given(tokens, ratios, splits, st.integers(0, 2**40))
-def test_an_exact_number_of_ordinary_tokens_is_hidden(ids: list, ratio: float, split: Replacement, key: int) -> None:
+def test_an_exact_number_of_ordinary_tokens_is_hidden(
+    ids: list, ratio: float, split: Replacement, key: int
+) -> None:
     before, masked = hide(ids, ratio, split, key)
     ordinary = sum(i not in SPECIAL for i in ids)
     assert len(masked.positions) == min(round(ratio * len(ids)), ordinary)
@@ -39,7 +43,9 @@ def test_an_exact_number_of_ordinary_tokens_is_hidden(ids: list, ratio: float, s
 
 @settings(deadline=None)
 @given(tokens, ratios, splits, st.integers(0, 2**40))
-def test_replacements_are_split_exactly_and_never_special(ids: list, ratio: float, split: Replacement, key: int) -> None:
+def test_replacements_are_split_exactly_and_never_special(
+    ids: list, ratio: float, split: Replacement, key: int
+) -> None:
     _, masked = hide(ids, ratio, split, key)
     count = len(masked.positions)
     new = masked.ids[masked.positions]
