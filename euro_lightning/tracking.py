@@ -83,6 +83,7 @@ class MlflowWriter:
 
     def _open(self) -> Any:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         from mlflow import MlflowClient
@@ -150,8 +151,8 @@ class Tracking(Callback):
         if self.writer is not None:
             self.writer.submit(lambda client, run_id: [client.set_tag(run_id, k, v) for k, v in tags.items()])  # type: ignore[func-returns-value]
 
-    def log(self, metrics: Mapping[str, float], tokens: int) -> None:
-        """Queues metrics at a token clock."""
+    def send(self, metrics: Mapping[str, float], tokens: int) -> None:
+        """Queues metrics at a token clock (`log` is a name that Lightning overwrites)."""
         if self.writer is None:
             return
         now = int(time.time() * 1000)
@@ -192,11 +193,11 @@ class Tracking(Callback):
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, Throughput) and callback.clock > self._measured_at:
                 self._measured_at = callback.clock
-                self.log(callback.measured, callback.clock)
+                self.send(callback.measured, callback.clock)
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.state.fn == "fit":
-            self.log(score_metrics("validation", pl_module.scores), data_of(trainer).clock)
+            self.send(score_metrics("validation", pl_module.scores), data_of(trainer).clock)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.finish("KILLED" if isinstance(exception, KeyboardInterrupt) else "FAILED")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader, Dataset
@@ -182,6 +183,12 @@ class TextDataModule(LightningDataModule):
             persistent_workers=False,
             multiprocessing_context="forkserver" if self.workers and sys.platform != "win32" else None,
         )
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Moves a packed batch; everything else as Lightning does."""
+        if isinstance(batch, PackedBatch):
+            return batch.to(device, non_blocking=True)
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     def state_dict(self) -> dict[str, Any]:
         """The cursor: from where planning goes on."""

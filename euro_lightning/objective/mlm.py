@@ -195,9 +195,3 @@ class MaskedLanguageModel(LightningModule):
             (batch.plan.segments[row].document, list(zip(tokens, shares, strict=True)))
             for row, tokens, shares in zip(rows, best.indices.tolist(), best.values.tolist(), strict=True)
         ]
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Moves a packed batch; everything else as Lightning does."""
-        if isinstance(batch, PackedBatch):
-            return batch.to(device, non_blocking=True)
-        return super().transfer_batch_to_device(batch, device, dataloader_idx)
