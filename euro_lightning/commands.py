@@ -34,7 +34,7 @@ def _start(command: str, arguments: list[str]) -> tuple[dict[str, Any], Options]
 
 
 def _parts(cli: EuroCLI) -> tuple[Trainer, MaskedLanguageModel, TextDataModule]:
-    return cli.trainer, cli.model, cli.datamodule  # type: ignore[return-value]
+    return cli.trainer, cli.model, cli.datamodule
 
 
 def _callback(trainer: Trainer, kind: type[Any]) -> Any:

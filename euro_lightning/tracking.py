@@ -149,7 +149,7 @@ class Tracking(Callback):
     def tag(self, tags: Mapping[str, str]) -> None:
         """Adds tags, for example content hashes."""
         if self.writer is not None:
-            self.writer.submit(lambda client, run_id: [client.set_tag(run_id, k, v) for k, v in tags.items()])  # type: ignore[func-returns-value]
+            self.writer.submit(lambda client, run_id: _set_tags(client, run_id, tags))
 
     def send(self, metrics: Mapping[str, float], tokens: int) -> None:
         """Queues metrics at a token clock (`log` is a name that Lightning overwrites)."""
@@ -217,8 +217,14 @@ def metric_name(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-./ ") else f"_{ord(c):x}_" for c in name)
 
 
+def _set_tags(client: Any, run_id: str, tags: Mapping[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
 def _log_config(client: Any, run_id: str, values: dict[str, str], code: Mapping[str, Any]) -> None:
-    from mlflow.entities import Param, RunTag
+    from mlflow.entities import Param
 
     known = client.get_run(run_id).data.params
     if not known:
@@ -228,7 +234,7 @@ def _log_config(client: Any, run_id: str, values: dict[str, str], code: Mapping[
     changed = {key: value for key, value in values.items() if known and known.get(key) != value}
     tags = {f"resumed.{key}": value for key, value in changed.items()}
     tags |= {f"code.{key}": str(value)[:500] for key, value in code.items()}
-    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    _set_tags(client, run_id, tags)
 
 
 def mlflow_command(root: Path, uri: str | None) -> str:

@@ -49,7 +49,7 @@ class PackedDataset(Dataset[PackedBatch]):
         self.is_special = np.zeros(vocabulary, dtype=bool)
         self.is_special[list(special_ids)] = True
 
-    def __getitem__(self, plan: Plan) -> PackedBatch:  # type: ignore[override]
+    def __getitem__(self, plan: Plan) -> PackedBatch:
         return pack(plan, self.documents, self.is_special)
 
 
@@ -178,8 +178,8 @@ class TextDataModule(LightningDataModule):
             batch_size=None,
             sampler=plans,
             num_workers=self.workers,
-            collate_fn=unchanged,
-            pin_memory=bool(self.trainer) and self.trainer.strategy.root_device.type == "cuda",
+            collate_fn=unchanged,  # type: ignore[arg-type]
+            pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
             persistent_workers=False,
             multiprocessing_context="forkserver" if self.workers and sys.platform != "win32" else None,
         )

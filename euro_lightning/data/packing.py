@@ -46,7 +46,7 @@ class Slice(NamedTuple):
 class Plan(NamedTuple):
     """A micro-batch before its tokens are read."""
 
-    index: int
+    number: int
     """Number of this micro-batch in the run, over all ranks."""
     clock: int
     """Token clock when its global batch begins."""

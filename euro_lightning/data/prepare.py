@@ -5,8 +5,8 @@ the same configuration finds its store again and another one never gets the wron
 """
 
 import dataclasses
-import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from euro_lightning.data.corpus import Columns, Corpus, open_corpus
 from euro_lightning.data.documents import SPLITS, Document, split_of
@@ -26,11 +25,9 @@ from euro_lightning.data.tokenizer import (
     sample_texts,
     train_tokenizer,
 )
-from euro_lightning.errors import ConfigError, DataError, raise_all
+from euro_lightning.data.writer import BATCH, SourceWriter, encode_documents, token_dtype
+from euro_lightning.errors import DataError, raise_all
 from euro_lightning.files import atomic_directory, atomic_path, hash_file, hash_value, locked, write_json
-
-_BATCH = 512
-"""Documents tokenised at once, and rows in a record batch."""
 
 _CODE = 2
 """Raised when the same input would give another store."""
@@ -138,101 +135,18 @@ def _split(document: Document, config: CorpusConfig) -> str:
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     iterator = iter(documents)
-    while batch := list(islice(iterator, _BATCH)):
+    while batch := list(islice(iterator, BATCH)):
         yield batch
-
-
-def encode_documents(documents: list[Document], tokenizer: Tokenizer) -> list[np.ndarray[Any, Any]]:
-    """The tokens of documents: text and end of text; or source, separator, target, end of text."""
-    dtype = token_dtype(tokenizer.vocabulary)
-    texts = tokenizer.encode_batch([d.text for d in documents])
-    pairs = [i for i, d in enumerate(documents) if d.target is not None]
-    for i, target in zip(
-        pairs, tokenizer.encode_batch([documents[i].target or "" for i in pairs]), strict=True
-    ):
-        texts[i] = [*texts[i], tokenizer.parallel_sep, *target]
-    return [np.asarray([*ids, tokenizer.eos], dtype=dtype) for ids in texts]
-
-
-def token_dtype(vocabulary: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest type that holds every id."""
-    return np.uint16 if vocabulary <= 1 << 16 else np.uint32
-
-
-class _Writer:
-    """One data set of the store: Arrow record batches of a fixed number of documents."""
-
-    def __init__(self, folder: Path, dtype: type[np.unsignedinteger[Any]]) -> None:
-        folder.mkdir(parents=True)
-        self.folder = folder
-        self.schema = pa.schema(
-            [
-                ("tokens", pa.list_(pa.from_numpy_dtype(dtype))),
-                ("lang", pa.string()),
-                ("domain", pa.string()),
-                ("quality", pa.int8()),
-                ("doc_id", pa.string()),
-            ]
-        )
-        self.name = "data-00000-of-00001.arrow"
-        self.sink = pa.OSFile(str(folder / self.name), "wb")
-        self.stream = pa.ipc.new_stream(self.sink, self.schema)
-        self.rows: list[tuple[np.ndarray[Any, Any], Document]] = []
-        self.documents = self.tokens = self.characters = 0
-
-    def add(self, tokens: np.ndarray[Any, Any], document: Document) -> None:
-        self.rows.append((tokens, document))
-        self.documents += 1
-        self.tokens += len(tokens)
-        self.characters += len(document.text) + len(document.target or "")
-        if len(self.rows) == _BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self.rows:
-            offsets = np.zeros(len(self.rows) + 1, dtype=np.int32)
-            np.cumsum([len(tokens) for tokens, _ in self.rows], out=offsets[1:])
-            values = pa.array(np.concatenate([tokens for tokens, _ in self.rows]))
-            columns = [pa.ListArray.from_arrays(offsets, values)]
-            documents = [document for _, document in self.rows]
-            columns += [pa.array([getattr(d, name) for d in documents]) for name in ("lang", "domain")]
-            columns += [
-                pa.array([d.quality for d in documents], pa.int8()),
-                pa.array([d.doc_id for d in documents]),
-            ]
-            self.stream.write_batch(pa.record_batch(columns, schema=self.schema))
-            self.rows = []
-
-    def close(self) -> dict[str, int]:
-        """Writes what `datasets.load_from_disk` wants to see; returns the counts."""
-        from datasets import DatasetInfo, Features
-
-        self._flush()
-        self.stream.close()
-        self.sink.close()
-        info = DatasetInfo(features=Features.from_arrow_schema(self.schema))
-        info.write_to_directory(str(self.folder))
-        state = {
-            "_data_files": [{"filename": self.name}],
-            "_fingerprint": hash_file(self.folder / self.name)[:16],
-            "_format_columns": None,
-            "_format_kwargs": {},
-            "_format_type": None,
-            "_output_all_columns": False,
-            "_split": None,
-        }
-        (self.folder / "state.json").write_text(json.dumps(state))
-        return {"documents": self.documents, "tokens": self.tokens, "characters": self.characters}
 
 
 def build_store(
     corpus: Corpus, tokenizer: Tokenizer, config: CorpusConfig, folder: Path, say: Callable[[str], None]
 ) -> None:
     """Writes a whole store into an empty folder."""
-    writers: dict[tuple[str, str], _Writer] = {}
+    writers: dict[tuple[str, str], SourceWriter] = {}
     counts: dict[str, np.ndarray[Any, Any]] = {}
     kinds: dict[str, str] = {}
-    total = 0
+    total, told = 0, time.monotonic()
     for batch in _batches(corpus.documents()):
         for document, tokens in zip(batch, encode_documents(batch, tokenizer), strict=True):
             split, source = _split(document, config), document.source
@@ -242,15 +156,17 @@ def build_store(
                     f"source {source!r} mixes parallel pairs and plain text; give one of them another domain"
                 )
             if (split, source) not in writers:
-                writers[split, source] = _Writer(folder / split / source, token_dtype(tokenizer.vocabulary))
+                writers[split, source] = SourceWriter(
+                    folder / split / source, token_dtype(tokenizer.vocabulary)
+                )
             writers[split, source].add(tokens, document)
+            counts.setdefault(source, np.zeros(tokenizer.vocabulary, dtype=np.int64))
             if split == "train":
-                counts.setdefault(source, np.zeros(tokenizer.vocabulary, dtype=np.int64))
                 counts[source] += np.bincount(tokens, minlength=tokenizer.vocabulary)
             total += len(tokens)
-        say(
-            f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens"
-        ) if False else None
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            say(f"tokenised {total:,} tokens so far")
     if not total:
         raise DataError(f"corpus {config.corpus} has no document")
     for line in corpus.warnings():
@@ -258,9 +174,6 @@ def build_store(
     sources: dict[str, Any] = {s: {"kind": kinds[s], "splits": {}} for s in sorted(kinds)}
     for (split, source), writer in sorted(writers.items()):
         sources[source]["splits"][split] = writer.close()
-    missing = [source for source in sources if "train" not in sources[source]["splits"]]
-    if missing:
-        raise ConfigError(f"source {missing[0]!r} has too few documents to leave one in the training split")
     _finish(folder, tokenizer, counts, sources, corpus)
     say(f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens")
 

@@ -64,7 +64,7 @@ class Columns:
         """Raises a `DataError` naming the first required column that is not among `present`."""
         names = list(present)
         pairs = (self.text_src, self.text_tgt, self.lang_src, self.lang_tgt)
-        required = (self.text, self.lang)
+        required: tuple[str, ...] = (self.text, self.lang)
         if self.text not in names and not {self.text_src, self.text_tgt}.isdisjoint(names):
             required = pairs
         for name in required:

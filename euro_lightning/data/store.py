@@ -102,7 +102,7 @@ class Documents:
     @cached_property
     def quality(self) -> NDArray[np.int8]:
         """The quality bucket of each document, 0 when it was never scored."""
-        return self.table.column("quality").to_numpy().astype(np.int8)
+        return np.asarray(self.table.column("quality").to_numpy(), dtype=np.int8)
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,7 @@ class Tokenizer:
         inner.no_truncation()
         self.inner = inner
         self.vocabulary: int = inner.get_vocab_size(with_added_tokens=True)
-        self.bos, self.eos, self.pad, self.mask, self.parallel_sep = (
-            int(inner.token_to_id(t)) for t in SPECIAL
-        )
+        self.bos, self.eos, self.pad, self.mask, self.parallel_sep = (_id_of(inner, name) for name in SPECIAL)
         self.special_ids: tuple[int, ...] = tuple(sorted(inner.get_added_tokens_decoder()))
         """Every special or added token: never hidden, never drawn."""
 
@@ -98,6 +96,12 @@ class Tokenizer:
         """Writes tokenizer.json, atomically."""
         with atomic_path(path) as temporary:
             temporary.write_text(self.inner.to_str(), encoding="utf-8")
+
+
+def _id_of(inner: tokenizers.Tokenizer, name: str) -> int:
+    number = inner.token_to_id(name)
+    assert number is not None
+    return int(number)
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:

@@ -113,7 +113,7 @@ def _sdpa(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, segments: Segme
     runs = [(length, len(list(run))) for length, run in groupby(segments.lengths)]
     sizes = [length * count for length, count in runs]
     outputs = []
-    parts = zip(runs, query_THK.split(sizes), key_TGK.split(sizes), value_TGK.split(sizes), strict=True)
+    parts = zip(runs, *(torch.split(x, sizes) for x in (query_THK, key_TGK, value_TGK)), strict=True)
     for (length, count), *tensors in parts:
         query, key, value = (x.unflatten(0, (count, length)).transpose(1, 2) for x in tensors)
         output = scaled_dot_product_attention(query, key, value, enable_gqa=grouped)

@@ -28,7 +28,7 @@ _FUSED = {
 
 def _names(config: EncoderConfig) -> dict[str, tuple[str, ...]]:
     """Which of transformers' tensors make up each of ours, stacked by rows."""
-    names = {ours: (theirs,) for ours, theirs in _PLAIN.items()}
+    names: dict[str, tuple[str, ...]] = {ours: (theirs,) for ours, theirs in _PLAIN.items()}
     for layer in range(config.layers):
         for ours, theirs in _BLOCK.items():
             names[f"encoder.blocks.{layer}.{ours}"] = (f"model.layers.{layer}.{theirs}",)
@@ -76,7 +76,7 @@ def to_eurobert(weights: Mapping[str, Tensor], config: EncoderConfig) -> dict[st
     result: dict[str, Tensor] = {}
     for ours, parts in names.items():
         tensor = weights[ours]
-        pieces = tensor.split(_rows(ours, config)) if len(parts) > 1 else (tensor,)
+        pieces = torch.split(tensor, _rows(ours, config)) if len(parts) > 1 else (tensor,)
         result |= {part: piece.contiguous() for part, piece in zip(parts, pieces, strict=True)}
     return result
 

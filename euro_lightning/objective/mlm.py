@@ -59,7 +59,7 @@ class MaskedLanguageModel(LightningModule):
         self.encoder_config: EncoderConfig = encoder_config(encoder)
         self.optimizer_config = optimizer
         self.replacement = replacement
-        self.attention_backend = attention
+        self.attention_backend: str = attention
         self.masking_ratio = 0.0
         self.init_from: str | None = None
         """A checkpoint or run folder whose weights a new run starts with."""
@@ -108,7 +108,8 @@ class MaskedLanguageModel(LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; the learning rate is set on the token clock by a callback."""
         config = self.optimizer_config
-        decayed, spared = [], []
+        decayed: list[torch.nn.Parameter] = []
+        spared: list[torch.nn.Parameter] = []
         for name, parameter in self.network.named_parameters():
             spare = config.decay == "matrices" and (parameter.ndim < 2 or "embedding" in name)
             (spared if spare else decayed).append(parameter)
@@ -140,8 +141,9 @@ class MaskedLanguageModel(LightningModule):
 
     def training_step(self, batch: PackedBatch, _: int) -> Tensor:
         """Mean loss of a micro-batch; all micro-batches hide equally many tokens."""
-        losses, _, _ = self(batch, self.masking_ratio, "train", self.data.seed, batch.plan.index)
-        return losses.mean()
+        losses, _, _ = self(batch, self.masking_ratio, "train", self.data.seed, batch.plan.number)
+        mean: Tensor = losses.mean()
+        return mean
 
     def _start_scores(self, split: str) -> None:
         data = self.data
@@ -152,7 +154,7 @@ class MaskedLanguageModel(LightningModule):
 
     def _evaluate(self, batch: PackedBatch, split: str) -> None:
         ratio = self.data.evaluation.masking_ratio
-        losses, correct, targets = self(batch, ratio, split, batch.plan.index)
+        losses, correct, targets = self(batch, ratio, split, batch.plan.number)
         assert correct is not None
         self.metric.update(batch.plan.segments[0].source, losses, correct, targets)
 

@@ -30,9 +30,9 @@ class Score(NamedTuple):
 
 def mean_score(scores: Mapping[str, Score]) -> Score:
     """The mean over sources, each weighing the same; tokens are summed."""
-    columns = list(zip(*scores.values(), strict=True))
-    means = [float(np.mean(column)) for column in columns[:-1]]
-    return Score(*means, tokens=int(sum(columns[-1])))
+    loss, accuracy, mixture, own, tokens = zip(*scores.values(), strict=True)
+    means = [float(np.mean(column)) for column in (loss, accuracy, mixture, own)]
+    return Score(means[0], means[1], means[2], means[3], sum(tokens))
 
 
 def log_probabilities(counts: NDArray[Any], special_ids: tuple[int, ...]) -> Tensor:

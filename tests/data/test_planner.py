@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from euro_lightning.data.cropping import Lengths
-
 from euro_lightning.data.packing import Plan, Slice
 from euro_lightning.data.phase import Phase, Timeline
 from euro_lightning.data.planner import Planner, PlanSampler
