@@ -33,10 +33,16 @@ def small_corpus() -> list[dict[str, Any]]:
             if len(part) > 40
         ]
     words = FRENCH.split()
-    rows += [{"text": " ".join(words[i % 20 :] + words[: i % 33]), "lang": "fr", "doc_id": f"fr/{i}"} for i in range(150)]
+    rows += [
+        {"text": " ".join(words[i % 20 :] + words[: i % 33]), "lang": "fr", "doc_id": f"fr/{i}"}
+        for i in range(150)
+    ]
     for module in (json, inspect, subprocess):
         source = inspect.getsource(module).split("\n\n\n")
-        rows += [{"text": part, "lang": "code", "doc_id": f"{module.__name__}/{i}"} for i, part in enumerate(source)]
+        rows += [
+            {"text": part, "lang": "code", "doc_id": f"{module.__name__}/{i}"}
+            for i, part in enumerate(source)
+        ]
     return rows
 
 
@@ -142,7 +148,13 @@ def run(*arguments: str | Path, timeout: float = 240, **environment: str) -> sub
     """Runs a command in a process of its own, one thread per process."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     return subprocess.run(
-        command_line(*arguments), capture_output=True, text=True, timeout=timeout, env=env, cwd=REPOSITORY, check=False
+        command_line(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=env,
+        cwd=REPOSITORY,
+        check=False,
     )
 
 

@@ -39,7 +39,9 @@ class KillAt(Callback):
         if self.moment == "step":
             self._kill(trainer)
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         if self.moment == "checkpoint" and trainer.global_step >= self.step:
             replace = os.replace
 

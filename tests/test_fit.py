@@ -54,7 +54,9 @@ def test_a_run_folder_holds_the_whole_configuration_and_it_can_be_run_again(trai
     assert json.loads((trained / "code.json").read_text())["torch"] == str(torch.__version__)
     assert main(["fit", "-c", str(trained / "config.yaml")]) == 0
     again = trained.with_name("small-2")
-    assert same_weights(last_checkpoint(trained), last_checkpoint(again)), "the same recipe gives the same weights"
+    assert same_weights(last_checkpoint(trained), last_checkpoint(again)), (
+        "the same recipe gives the same weights"
+    )
 
 
 def test_validate_repeats_the_final_table_and_test_reads_other_documents(
@@ -68,7 +70,9 @@ def test_validate_repeats_the_final_table_and_test_reads_other_documents(
     assert other["scores"]["en"]["loss"] != before["scores"]["en"]["loss"]
 
 
-def test_predict_writes_a_vector_for_each_line(trained: Path, experiment: Callable[..., Path], tmp_path: Path) -> None:
+def test_predict_writes_a_vector_for_each_line(
+    trained: Path, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("First line.\n\nEt une autre.\nFirst line.\n" + "long " * 500 + "\n")
     output = tmp_path / "vectors.parquet"
@@ -103,7 +107,10 @@ def test_init_from_takes_weights_and_starts_its_own_schedules(
     trained: Path, experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     changes = {"data.phases.pretrain.tokens": 1024, "data.phases.anneal.tokens": 1024}
-    changes |= {"data.phases.pretrain.learning_rate.peak": 1e-12, "data.phases.anneal.learning_rate.peak": 1e-12}
+    changes |= {
+        "data.phases.pretrain.learning_rate.peak": 1e-12,
+        "data.phases.anneal.learning_rate.peak": 1e-12,
+    }
     path = experiment({**changes, "data.phases.pretrain.learning_rate.warmup": 0}, "child")
     assert main(["fit", "-c", str(path), "--init_from", str(trained)]) == 0
     child = last_checkpoint(tmp_path / "runs" / "child")
@@ -118,7 +125,9 @@ def test_help_answers_at_once_and_lists_the_commands() -> None:
     started = time.monotonic()
     result = run("--help")
     assert result.returncode == 0 and "validate" in result.stdout
-    assert time.monotonic() - started < 5  # under a second by itself; the machine may be busy with other tests
+    assert (
+        time.monotonic() - started < 5
+    )  # under a second by itself; the machine may be busy with other tests
 
 
 def test_the_command_table_imports_nothing_heavy() -> None:
@@ -132,5 +141,11 @@ def test_the_command_table_imports_nothing_heavy() -> None:
 def test_help_of_a_command_explains_every_key() -> None:
     result = run("fit", "--help")
     assert result.returncode == 0
-    for expected in ("--data.batch_tokens", "Tokens in a global batch", "--resume", "continue exactly", "warmup"):
+    for expected in (
+        "--data.batch_tokens",
+        "Tokens in a global batch",
+        "--resume",
+        "continue exactly",
+        "warmup",
+    ):
         assert expected in result.stdout

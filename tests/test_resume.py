@@ -50,7 +50,9 @@ def test_killed_at_five_moments_it_ends_with_the_same_weights_and_one_mlflow_run
 
 def batches(path: Path, ranks: int) -> list[tuple[int, int, str]]:
     """Number, step and content of every micro-batch that any rank saw, in order."""
-    seen = [row for rank in range(ranks) for row in rows(path.with_name(f"{path.name}.{rank}")) if "number" in row]
+    seen = [
+        row for rank in range(ranks) for row in rows(path.with_name(f"{path.name}.{rank}")) if "number" in row
+    ]
     return sorted({(row["number"], row["step"], row["ids"]) for row in seen})
 
 
@@ -59,7 +61,12 @@ def test_another_number_of_ranks_goes_on_with_the_same_global_batches(
     first: int, second: int, experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert run("fit", "-c", experiment({"trainer.callbacks": [callback("Record", path=str(whole))]}, "whole")).returncode == 0
+    assert (
+        run(
+            "fit", "-c", experiment({"trainer.callbacks": [callback("Record", path=str(whole))]}, "whole")
+        ).returncode
+        == 0
+    )
 
     def path(ranks: int, stop: bool) -> Path:
         recorder = callback("Record", path=str(parts))
@@ -117,7 +124,14 @@ def test_resuming_under_another_recipe_lists_what_differs(
 ) -> None:
     assert main(["fit", "-c", str(experiment())]) == 0
     changes = ["--data.phases.pretrain.masking_ratio", "0.4", "--data.batch_tokens", "2048"]
-    free = ["--data.workers", "0", "--data.evaluation.tokens", "512", "--trainer.enable_autolog_hparams", "false"]
+    free = [
+        "--data.workers",
+        "0",
+        "--data.evaluation.tokens",
+        "512",
+        "--trainer.enable_autolog_hparams",
+        "false",
+    ]
     capsys.readouterr()
     assert main(["fit", "-c", str(experiment()), "--resume", "last", *free, *changes]) == 1
     message = capsys.readouterr().err

@@ -121,8 +121,19 @@ class TextDataModule(LightningDataModule):
             problems += phase.problems(self.store.sources, f"data.phases.{name}")
         ranks = self.trainer.world_size if self.trainer else 1
         raise_all(problems + batch_problems(self.timeline, self.micro_batch_tokens, ranks))
+        if stage == "fit":
+            self._warn()
+
+    def _warn(self) -> None:
+        for name, phase in self.timeline.phases.items():
+            without = [source for source in self.store.sources if source not in phase.mixture]
+            if without:
+                rank_zero_warn(
+                    f"data.phases.{name}.mixture gives no share to {', '.join(without)}: not trained on in this phase"
+                    " (a share of 0 says so without this warning)"
+                )
         longest = max(phase.lengths.maximum for phase in self.timeline.phases.values())
-        if stage == "fit" and self.micro_batch_tokens < 8 * longest:
+        if self.micro_batch_tokens < 8 * longest:
             rank_zero_warn(
                 f"data.micro_batch_tokens {self.micro_batch_tokens:,} is below 8 times the longest segment"
                 f" ({longest:,}): closing micro-batches exactly bends the length distribution"

@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
 
-from euro_lightning.checkpoint import load_weights
+from euro_lightning.checkpoint import check_shapes, load_weights
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.packing import PackedBatch
 from euro_lightning.encoder.attention import Segments, resolve_backend
@@ -104,6 +104,11 @@ class MaskedLanguageModel(LightningModule):
         if self.init_from is not None:
             load_weights(self.network, self.init_from, data.store.tokenizer_hash)
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuses the weights of another encoder in one line."""
+        weights = {k.removeprefix("network."): v for k, v in checkpoint["state_dict"].items()}
+        check_shapes(self.network, weights, "checkpoint")
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; the learning rate is set on the token clock by a callback."""
