@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import io
 import logging
 import re
@@ -24,9 +23,15 @@ from euro_lightning.callbacks.progress import TokenProgress
 from euro_lightning.callbacks.schedules import Annealing, MaskingRatio, RotaryBase
 from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import TokenClock
+from euro_lightning.data.cropping import Lengths
 from euro_lightning.data.datamodule import TextDataModule
+from euro_lightning.data.mixture import Share
+from euro_lightning.data.phase import Phase
+from euro_lightning.documentation import field_texts, sections
+from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.errors import ConfigError
 from euro_lightning.objective.mlm import MaskedLanguageModel
+from euro_lightning.schedule import LearningRate, Ramp
 from euro_lightning.settings import fields_of, load, split_arguments
 from euro_lightning.tracking import Tracking
 
@@ -117,11 +122,11 @@ class EuroCLI(LightningCLI):
     """LightningCLI with the project's callbacks; it parses and builds, the commands run."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        source = inspect.getsource(Options)
+        texts = field_texts(Options)
         for field in dataclasses.fields(Options):
-            text = re.search(rf'\n    {field.name}: .*?\n    """(.*?)"""', source, re.DOTALL)
-            help_text = " ".join(text[1].split()) if text else ""
-            parser.add_argument(f"--{field.name}", type=field.type, default=field.default, help=help_text)
+            parser.add_argument(
+                f"--{field.name}", type=field.type, default=field.default, help=texts[field.name]
+            )
         for key, callback in CALLBACKS.items():
             parser.add_lightning_class_args(callback, key)
 
@@ -192,6 +197,16 @@ def show_help() -> None:
     """Prints every key with its type, default and meaning."""
     with contextlib.suppress(SystemExit):
         _parse(["--help"])
+    phase = "data.phases.NAME"
+    parts = {
+        phase: Phase,
+        f"{phase}.lengths": Lengths,
+        f"{phase}.learning_rate": LearningRate,
+        f"{phase}.masking_ratio": Ramp,
+        f"{phase}.mixture.SOURCE": Share,
+        "model.encoder": EncoderConfig,
+    }
+    print("\n" + sections(parts))
 
 
 def _first_line(text: str) -> str:

@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader, Dataset
 
 from euro_lightning.data.corpus import Columns
+from euro_lightning.data.mixture import normalise
 from euro_lightning.data.packing import DocumentReader, PackedBatch, Plan, one_by_one, pack, sequential
 from euro_lightning.data.phase import Phase, Timeline
 from euro_lightning.data.planner import Planner, PlanSampler
@@ -152,8 +153,8 @@ class TextDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[PackedBatch]:
         """Micro-batches of this rank from the cursor to the end of the run."""
-        names = {name for phase in self.timeline.phases.values() for name, share in phase.mixture.items()}
-        sources = {name: self.store.documents(name, "train") for name in names if name in self.store.sources}
+        names = {name for phase in self.timeline.phases.values() for name in normalise(phase.mixture)}
+        sources = {name: self.store.documents(name, "train") for name in sorted(names)}
         planner = Planner(sources, self.timeline, self.micro_batch_tokens, self.seed)
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         return self._loader(sources, PlanSampler(planner, self.cursor, rank, ranks))

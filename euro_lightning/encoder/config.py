@@ -35,9 +35,6 @@ class EncoderConfig:
     norm_epsilon: float = 1e-5
     """Added to the mean square in RMSNorm."""
 
-    rotary_base: float = 10_000.0
-    """Base of the rotary position embedding until a phase sets another."""
-
     initializer_std: float = 0.02
     """Standard deviation of all matrices at the start; EuroBERT's code, not the 0.2 of its table 4."""
 

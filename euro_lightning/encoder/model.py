@@ -32,7 +32,8 @@ class Encoder(nn.Module):
         if config.vocabulary is None:
             raise ConfigError("model.encoder.vocabulary is not known yet: it comes from the tokenizer")
         self.config = config
-        self.rotary_base = config.rotary_base
+        self.rotary_base = 10_000.0
+        """Base of the rotary embedding; a phase of the training sets it, see `set_rotary_base`."""
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config, backend) for _ in range(config.layers))
         self.final_norm = RMSNorm(config.width, config.norm_epsilon)

@@ -1,0 +1,117 @@
+"""Rules that hold for the whole repository."""
+
+import ast
+import importlib.metadata
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from euro_lightning.__main__ import COMMANDS
+from euro_lightning.cli import build, read_settings, resolved
+from tests.conftest import REPOSITORY
+
+PACKAGE = REPOSITORY / "euro_lightning"
+
+# Data flows one way: a file imports only from what stands before it.
+ORDER = """
+errors files keys schedule settings documentation
+data.documents data.catalogues data.embedded data.rows data.corpus data.tokenizer
+data.writer data.store data.prepare
+data.mixture data.cropping data.phase data.packing data.planner data.texts data.datamodule
+objective.masking
+encoder.config encoder.attention encoder.layers encoder.model encoder.huggingface
+checkpoint
+objective.scores objective.mlm
+callbacks.token_clock callbacks.schedules callbacks.throughput callbacks.finite_loss callbacks.progress
+callbacks.summary callbacks.checkpoints
+recipe run tracking predict cli commands __main__
+""".split()
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("euro_lightning."):
+            found.add(node.module.removeprefix("euro_lightning."))
+    return found
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_a_file_imports_only_from_what_stands_before_it(path: Path) -> None:
+    name = module_name(path)
+    assert name in ORDER, "give the new file its place in ORDER"
+    later = {other for other in imports_of(path) if ORDER.index(other) >= ORDER.index(name)}
+    assert not later
+
+
+def test_the_encoder_is_plain_torch() -> None:
+    for path in (PACKAGE / "encoder").glob("*.py"):
+        assert "lightning.pytorch" not in path.read_text(), path
+
+
+EXPERIMENTS = sorted((REPOSITORY / "experiments").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_shipped_experiment_can_be_built_and_its_resolved_form_is_read_again(path: Path, tmp_path: Path) -> None:
+    tree, options = read_settings("fit", ["-c", str(path)])
+    cli = build(tree)
+    problems = [
+        line
+        for name, phase in cli.datamodule.timeline.phases.items()
+        for line in phase.problems(phase.mixture, f"data.phases.{name}")
+    ]
+    assert problems == []
+    whole = tmp_path / "resolved.yaml"
+    whole.write_text(yaml.safe_dump(resolved(cli, options)))
+    again, _ = read_settings("fit", ["-c", str(whole)])
+    assert resolved(build(again), options) == resolved(cli, options)
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_line_of_an_experiment_is_commented(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        assert not line.strip() or "#" in line, f"{path.name}, line {number}"
+
+
+def test_the_readme_names_every_command_and_its_commands_exist() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    used = set(re.findall(r"python -m euro_lightning (\w+)", text))
+    assert used <= set(COMMANDS)
+    assert set(COMMANDS) <= used
+    for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    for path in re.findall(r"experiments/[\w/]+\.yaml", text):
+        assert (REPOSITORY / path).is_file()
+
+
+def test_lightning_is_not_a_malicious_release() -> None:
+    """2.6.2 and 2.6.3 stole credentials at import (GHSA-w37p-236h-pfx3)."""
+    import lightning
+
+    assert importlib.metadata.version("lightning") not in {"2.6.2", "2.6.3"}
+    assert not (Path(lightning.__file__).parent / "_runtime").exists()
+
+
+def test_constraints_pin_every_dependency() -> None:
+    pinned = {
+        re.split(r"[=\[]", line)[0].lower().replace("-", "_").replace(".", "_")
+        for line in (REPOSITORY / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    import tomllib
+
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["quickstart"], *extras["test"], *extras["dev"]]
+    names = {re.split(r"[<>=!\[;]", n)[0].strip().lower().replace("-", "_").replace(".", "_") for n in needed}
+    assert names <= pinned
