@@ -49,10 +49,14 @@ def small_corpus() -> list[dict[str, Any]]:
 def small_pairs() -> list[dict[str, str]]:
     words = FRENCH.split()
     return [
-        {"text_src": f"Number {i} is followed by {i + 1}.", "text_tgt": f"{words[i % 40]} {i} {i + 1}.", "lang_src": "en",
-         "lang_tgt": "fr"}
+        {
+            "text_src": f"Number {i} is followed by {i + 1}.",
+            "text_tgt": f"{words[i % 40]} {i} {i + 1}.",
+            "lang_src": "en",
+            "lang_tgt": "fr",
+        }
         for i in range(200)
-    ]  # fmt: skip
+    ]
 
 
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:

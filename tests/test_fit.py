@@ -134,7 +134,10 @@ def test_the_command_table_imports_nothing_heavy() -> None:
     import subprocess
     import sys
 
-    code = "import sys, euro_lightning.__main__ as m; m.main(['fti']); sys.exit('torch' in sys.modules or 'lightning' in sys.modules)"
+    code = (
+        "import sys, euro_lightning.__main__ as m; m.main(['fti']);"
+        " sys.exit('torch' in sys.modules or 'lightning' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 
 
