@@ -32,7 +32,8 @@ from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.errors import ConfigError
 from euro_lightning.objective.mlm import MaskedLanguageModel
 from euro_lightning.schedule import LearningRate, Ramp
-from euro_lightning.settings import fields_of, load, split_arguments
+from euro_lightning.schema import fields_of
+from euro_lightning.settings import load, split_arguments
 from euro_lightning.tracking import Tracking
 
 CALLBACKS: dict[str, Any] = {

@@ -71,6 +71,7 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
     _callback(trainer, FiniteLoss).folder = run.path
     model.init_from = None if run.checkpoint else options.init_from
+    model.allow_changes = options.allow_changes
     try:
         trainer.fit(model, datamodule=data, ckpt_path=run.checkpoint, weights_only=True)
         if not model.scores:
@@ -105,7 +106,7 @@ def _say_end(run: Run, options: Options, uri: str | None) -> None:
 
 def _weights(options: Options) -> tuple[Run, Path]:
     assert options.name is not None
-    run = find_run(Path(options.root), options.name, options.checkpoint)
+    run = find_run(Path(options.root), options.name, options.checkpoint, "--checkpoint")
     if run.checkpoint is None:
         raise UserError(f"{run.path} has no checkpoint: train it with fit, or name one with --checkpoint")
     return run, run.checkpoint

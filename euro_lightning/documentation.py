@@ -6,7 +6,7 @@ import textwrap
 import typing
 from typing import Any
 
-from euro_lightning.settings import describe, fields_of
+from euro_lightning.schema import describe, fields_of
 
 
 def field_texts(cls: type) -> dict[str, str]:

@@ -8,7 +8,7 @@ from euro_lightning.settings import flatten
 
 FREE = {"data.workers", "data.stores", "data.corpus"}
 """Keys that change nothing that is trained: where things lie and how fast they are read. A corpus
-that moved is recognised by its content, which the checkpoint's tokenizer and store hashes hold."""
+is compared by its content when the checkpoint is loaded."""
 
 _EVALUATION = "data.evaluation."
 _TRAINER = ("trainer.precision", "trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")

@@ -47,7 +47,7 @@ def _numbered(root: Path, name: str) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def find_run(root: Path, name: str, resume: str | None) -> Run:
+def find_run(root: Path, name: str, resume: str | None, option: str = "--resume") -> Run:
     """The run that a command means.
 
     Args:
@@ -56,6 +56,7 @@ def find_run(root: Path, name: str, resume: str | None) -> Run:
         resume: None for a new run; "last" for the newest run of that name (or a new one when
             there is none yet, so that a job can always be started with the same command); or
             the path of a run folder or of a checkpoint in one.
+        option: the option that `resume` came from, for messages.
 
     Raises:
         UserError: the path is neither.
@@ -74,8 +75,8 @@ def find_run(root: Path, name: str, resume: str | None) -> Run:
     if path.is_file() and (path.parent.parent / "run.json").is_file():
         return Run(path.parent.parent, path)
     if not path.exists():
-        raise UserError(f"--resume {resume}: no such run or checkpoint (runs of {root}: {_names(root)})")
-    raise UserError(f"--resume {resume} is not in a run folder; --init_from takes weights from anywhere")
+        raise UserError(f"{option} {resume}: no such run or checkpoint (runs of {root}: {_names(root)})")
+    raise UserError(f"{option} {resume} is not in a run folder; --init_from takes weights from anywhere")
 
 
 def _with_last(path: Path) -> Run:

@@ -20,6 +20,7 @@ ORDER = [
     "files",
     "keys",
     "schedule",
+    "schema",
     "settings",
     "documentation",
     "data.documents",

@@ -8,7 +8,7 @@ import pytest
 
 from euro_lightning.__main__ import main
 from euro_lightning.checkpoint import list_checkpoints
-from tests.conftest import last_checkpoint, run, same_weights
+from tests.conftest import last_checkpoint, run, same_weights, small_corpus, small_pairs, write_jsonl
 from tests.faults import rows
 
 
@@ -158,3 +158,17 @@ def test_workers_change_nothing(experiment: Callable[..., Path], tmp_path: Path)
         result = run("fit", "-c", experiment(name=f"w{workers}"), "--data.workers", str(workers))
         assert result.returncode == 0, result.stderr
     assert same_weights(last_checkpoint(tmp_path / "runs" / "w0"), last_checkpoint(tmp_path / "runs" / "w2"))
+
+
+def test_resuming_on_other_text_is_refused(
+    experiment: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", "-c", str(experiment())]) == 0
+    rows_ = [*small_corpus(), {"text": "one more", "lang": "fr", "doc_id": "new"}]
+    (tmp_path / "other").mkdir()
+    write_jsonl(tmp_path / "other" / "text.jsonl", rows_)
+    write_jsonl(tmp_path / "other" / "pairs.jsonl", small_pairs())
+    capsys.readouterr()
+    more = ["--data.corpus", str(tmp_path / "other"), "--resume", "last"]
+    assert main(["fit", "-c", str(experiment()), *more]) == 1
+    assert "another tokenizer" in capsys.readouterr().err

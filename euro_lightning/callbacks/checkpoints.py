@@ -38,6 +38,7 @@ class Checkpoints(Callback):
         checkpoint["euro_lightning"] = {
             **self.facts,
             "tokenizer_hash": data.store.tokenizer_hash,
+            "corpus": data.store.manifest["corpus"],
             "encoder": vars(pl_module.network.config),
             "rotary_base": pl_module.network.rotary_base,
             "tokens": data.clock,

@@ -104,9 +104,13 @@ class Corpus:
             raise DataError(f"no document in {', '.join(map(str, self.files[:3]))}{skipped}")
 
     def fingerprint(self) -> str:
-        """A hash of all that the documents come from: names and content of files, package versions."""
+        """A hash of all that the documents come from: names and content of files, package versions.
+
+        Of a file above 64 MiB only the size and both ends count, for this is computed at every
+        start; a parquet file's end holds its statistics.
+        """
         if self._fingerprint is None:
-            files = [[file.name, file.stat().st_size, hash_file(file)] for file in self.files]
+            files = [[file.name, file.stat().st_size, _content_hash(file)] for file in self.files]
             self._fingerprint = hash_value([embedded_fingerprint() if self.embedded else None, files])
         return self._fingerprint
 
@@ -139,6 +143,21 @@ class Corpus:
             target=sides[1] if pair else None,
             target_lang=target_lang[0] if pair else None,
         )
+
+
+_WHOLE, _END = 64 << 20, 4 << 20
+"""Bytes up to which a file's whole content is hashed, and bytes of each end beyond."""
+
+
+def _content_hash(file: Path) -> str:
+    size = file.stat().st_size
+    if size <= _WHOLE:
+        return hash_file(file)
+    with open(file, "rb") as content:
+        digest = hashlib.sha256(content.read(_END))
+        content.seek(size - _END)
+        digest.update(content.read(_END))
+    return digest.hexdigest()
 
 
 def _content_id(sides: list[str]) -> str:

@@ -13,7 +13,7 @@ from euro_lightning.data.packing import PackedBatch
 from euro_lightning.encoder.attention import Segments, resolve_backend
 from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.model import MaskedLanguageEncoder
-from euro_lightning.errors import ConfigError, raise_all
+from euro_lightning.errors import ConfigError, UserError, raise_all
 from euro_lightning.objective.masking import Masking, Replacement
 from euro_lightning.objective.scores import Score, SourceScores, unigram_tables
 
@@ -63,6 +63,8 @@ class MaskedLanguageModel(LightningModule):
         self.masking_ratio = 0.0
         self.init_from: str | None = None
         """A checkpoint or run folder whose weights a new run starts with."""
+        self.allow_changes = False
+        """Whether to go on although the corpus is not the checkpoint's."""
         self.scores: dict[str, Score] = {}
         self.network: MaskedLanguageEncoder
 
@@ -106,7 +108,18 @@ class MaskedLanguageModel(LightningModule):
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuses the weights of another encoder in one line."""
+        """Refuses another tokenizer, another encoder, and to go on with another corpus."""
+        facts, store = checkpoint["euro_lightning"], self.data.store
+        if facts["tokenizer_hash"] != store.tokenizer_hash:
+            raise UserError("the checkpoint was trained with another tokenizer than this configuration has")
+        if (
+            self.trainer.state.fn == "fit"
+            and facts["corpus"] != store.manifest["corpus"]
+            and not self.allow_changes
+        ):
+            raise UserError(
+                "data.corpus has another content than the checkpoint's; --allow_changes continues all the same"
+            )
         weights = {k.removeprefix("network."): v for k, v in checkpoint["state_dict"].items()}
         check_shapes(self.network, weights, "checkpoint")
 
