@@ -171,4 +171,4 @@ def test_resuming_on_other_text_is_refused(
     capsys.readouterr()
     more = ["--data.corpus", str(tmp_path / "other"), "--resume", "last"]
     assert main(["fit", "-c", str(experiment()), *more]) == 1
-    assert "another tokenizer" in capsys.readouterr().err
+    assert "data.corpus has other content" in capsys.readouterr().err
