@@ -112,13 +112,10 @@ class MaskedLanguageModel(LightningModule):
         facts, store = checkpoint["euro_lightning"], self.data.store
         if facts["tokenizer_hash"] != store.tokenizer_hash:
             raise UserError("the checkpoint was trained with another tokenizer than this configuration has")
-        if (
-            self.trainer.state.fn == "fit"
-            and facts["corpus"] != store.manifest["corpus"]
-            and not self.allow_changes
-        ):
+        changed = facts["corpus"] != store.manifest["corpus"]
+        if self.trainer.state.fn == "fit" and changed and not self.allow_changes:
             raise UserError(
-                "data.corpus has another content than the checkpoint's; --allow_changes continues all the same"
+                "data.corpus has other content than the checkpoint's; --allow_changes continues anyway"
             )
         weights = {k.removeprefix("network."): v for k, v in checkpoint["state_dict"].items()}
         check_shapes(self.network, weights, "checkpoint")
