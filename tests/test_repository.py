@@ -25,6 +25,7 @@ ORDER = [
     "documentation",
     "data.documents",
     "data.catalogues",
+    "data.library",
     "data.embedded",
     "data.rows",
     "data.corpus",

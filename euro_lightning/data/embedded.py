@@ -6,10 +6,8 @@ library, math from SymPy. It is small and repetitive: enough to see a recipe lea
 judge one.
 """
 
-import ast
 import importlib.metadata
 import importlib.util
-import inspect
 import platform
 import sysconfig
 from collections.abc import Iterable, Iterator
@@ -17,11 +15,12 @@ from functools import cache
 from pathlib import Path
 
 from euro_lightning.data.catalogues import SPLIT_SHARES, Message, read_catalogue
-from euro_lightning.data.documents import Document, fraction, split_of_key
+from euro_lightning.data.documents import Document
+from euro_lightning.data.library import docstrings, gives_text, help_topics, modules, programs
 from euro_lightning.errors import DataError
 from euro_lightning.files import hash_value
 
-_VERSION = 1
+_VERSION = 3
 """Raised when the same packages would give other documents."""
 
 _PACKAGES = ("django", "plone.app.locales", "sympy")
@@ -45,8 +44,8 @@ LANGUAGES = {
 """Folders of the catalogues of each language but English; a later one adds what the first lacks."""
 
 _DENSE = {"zh", "ja"}
-_DOCUMENT, _DENSE_DOCUMENT, _PAIR, _PROGRAM = 1800, 700, 240, 2400
-"""Characters at which a document, one without spaces, a pair's side and a piece of a program end."""
+_DOCUMENT, _DENSE_DOCUMENT, _PAIR = 1200, 450, 240
+"""Characters at which a document, one in a script without spaces, and a pair's side end."""
 
 _ENGLISH, _CODE, _MATH, _PARALLEL = 1_200_000, 1_200_000, 1_000_000, 100_000
 """Characters taken at most of English documentation, code, math, and pairs of one language."""
@@ -103,15 +102,14 @@ def _all_documents() -> tuple[Document, ...]:
     texts = _unique((message.split, message.english) for message in english.values())
     documents += _joined("en", texts, _DOCUMENT)
     library = Path(sysconfig.get_paths()["stdlib"])
-    modules = _modules(library, ("test", "tests", "idlelib", "site-packages", "pydoc_data", "lib2to3"))
-    # the docstrings of a module are part of its code, so a module gives the one or the other
+    files = modules(library, ("test", "tests", "idlelib", "site-packages", "pydoc_data", "lib2to3"))
     documents += _capped(
-        _docstrings([m for m in modules if _gives_text(m, library)], library, "en", "text"), _ENGLISH
+        docstrings([m for m in files if gives_text(m, library)], library, "en", "text"), _ENGLISH
     )
-    documents += _capped(_help_topics(), _ENGLISH)
-    documents += _capped(_programs([m for m in modules if not _gives_text(m, library)], library), _CODE)
+    documents += _capped(help_topics(), _ENGLISH)
+    documents += _capped(programs([m for m in files if not gives_text(m, library)], library), _CODE)
     sympy = _package("sympy")
-    documents += _capped(_docstrings(_modules(sympy, ("tests", "benchmarks")), sympy, "math", "math"), _MATH)
+    documents += _capped(docstrings(modules(sympy, ("tests", "benchmarks")), sympy, "math", "math"), _MATH)
     return tuple(documents)
 
 
@@ -172,79 +170,6 @@ def _pairs(lang: str, messages: list[Message]) -> Iterator[Document]:
         characters += len(source) + len(target)
         if characters >= _PARALLEL:
             return
-
-
-def _modules(root: Path, without: tuple[str, ...]) -> list[Path]:
-    """Python files below a folder, in an order that depends on their names alone."""
-    found = [p for p in root.rglob("*.py") if not set(p.relative_to(root).parts[:-1]) & set(without)]
-    return sorted(found, key=lambda path: (fraction(path.relative_to(root).as_posix()), path.as_posix()))
-
-
-def _gives_text(path: Path, root: Path) -> bool:
-    return fraction("text " + path.relative_to(root).as_posix()) < 0.5
-
-
-def _read(path: Path) -> tuple[str, ast.Module] | None:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return text, ast.parse(text)
-    except (UnicodeDecodeError, SyntaxError, OSError):
-        return None
-
-
-def _docstrings(modules: Iterable[Path], root: Path, lang: str, domain: str) -> Iterator[Document]:
-    """The docstrings of each module, cut into documents between docstrings or paragraphs."""
-    for path in modules:
-        if (parsed := _read(path)) is None:
-            continue
-        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        texts = [ast.get_docstring(node) for node in ast.walk(parsed[1]) if isinstance(node, kinds)]
-        paragraphs = [part for text in texts if text and len(text) > 80 for part in text.split("\n\n")]
-        yield from _pieces(
-            paragraphs, f"docstrings/{path.relative_to(root).as_posix()}", lang, domain, "\n\n"
-        )
-
-
-def _help_topics() -> Iterator[Document]:
-    from pydoc_data.topics import topics
-
-    for name, text in sorted(topics.items()):
-        yield from _pieces(inspect.cleandoc(text).split("\n\n"), f"help/{name}", "en", "text", "\n\n")
-
-
-def _programs(modules: Iterable[Path], root: Path) -> Iterator[Document]:
-    """The source of each module, cut between top-level statements, long classes between methods."""
-    for path in modules:
-        if (parsed := _read(path)) is None:
-            continue
-        lines = parsed[0].splitlines()
-        starts = sorted({node.lineno - 1 for node in _statements(parsed[1])} | {0})
-        blocks = ["\n".join(lines[a:b]) for a, b in zip(starts, [*starts[1:], len(lines)], strict=True)]
-        yield from _pieces(blocks, f"code/{path.relative_to(root).as_posix()}", "code", "code", "\n")
-
-
-def _statements(module: ast.Module) -> Iterator[ast.stmt]:
-    for node in module.body:
-        yield node
-        if isinstance(node, ast.ClassDef):
-            yield from node.body
-
-
-def _pieces(blocks: Iterable[str], name: str, lang: str, domain: str, glue: str) -> Iterator[Document]:
-    """Consecutive blocks as documents of about `_PROGRAM` characters."""
-    waiting: list[str] = []
-    made = 0
-    for block in [*blocks, None]:
-        full = sum(map(len, waiting)) >= _PROGRAM
-        text = glue.join(waiting)
-        if waiting and (full or block is None):
-            if text.strip():
-                split = split_of_key(f"{name}/{made}", *SPLIT_SHARES)
-                yield Document(text, lang, f"{name}/{made}", domain, split=split)
-            made += 1
-            waiting = []
-        if block is not None:
-            waiting.append(block)
 
 
 def _capped(documents: Iterable[Document], characters: int) -> Iterator[Document]:
