@@ -152,3 +152,24 @@ def test_help_of_a_command_explains_every_key() -> None:
         "warmup",
     ):
         assert expected in result.stdout
+
+
+def test_mixed_precision_trains_on_a_cpu(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    assert main(["fit", "-c", str(experiment()), "--trainer.precision", "bf16-mixed"]) == 0
+    report = json.loads((tmp_path / "runs" / "small" / "validation.json").read_text())
+    assert report["scores"]["mean"]["loss"] < math.log(400) - 0.7
+
+
+def test_the_last_of_several_files_wins_key_by_key(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    from euro_lightning.cli import read_settings
+
+    change = tmp_path / "change.yaml"
+    change.write_text("data: {seed: 5}\nmodel: {encoder: {width: 16}}\n")
+    tree, options = read_settings("fit", ["-c", str(experiment()), "-c", str(change), "--data.workers=1"])
+    assert (tree["data"]["seed"], tree["data"]["workers"], tree["data"]["batch_tokens"]) == (5, 1, 1024)
+    assert tree["model"]["encoder"]["width"] == 16 and tree["model"]["encoder"]["layers"] == 1
+    assert options.name == "small"
+    preset, _ = read_settings(
+        "fit", ["-c", str(experiment({"model.encoder": "tiny"})), "--model.encoder.layers", "3"]
+    )
+    assert preset["model"]["encoder"] == {"preset": "tiny", "layers": 3}

@@ -131,9 +131,24 @@ class MaskedLanguageModel(LightningModule):
         groups = [{"params": decayed, "weight_decay": config.weight_decay}]
         if spared:
             groups.append({"params": spared, "weight_decay": 0.0})
+        # a fused step unscales float16 gradients itself, which is too late for clipping
+        fused = not str(self.trainer.precision).startswith("16")
         return torch.optim.AdamW(
-            groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True
+            groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused
         )
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips as the Trainer is told to; Lightning itself refuses to with a fused optimizer in mixed precision."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if gradient_clip_algorithm == "value" and gradient_clip_val:
+            torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        elif gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
 
     def forward(
         self, batch: PackedBatch, ratio: float, *key: int | str
