@@ -64,12 +64,15 @@ class EncoderConfig:
 _EUROBERT_VOCABULARY = 128_256  # the released checkpoints; the paper's table 3 rounds to 128,000
 
 PRESETS: dict[str, EncoderConfig] = {
-    "tiny": EncoderConfig(4, 192, 3, 1, 512, max_length=1024),
+    "tiny": EncoderConfig(2, 128, 2, 1, 1280, max_length=1024, initializer_std=0.1),
     "eurobert-210m": EncoderConfig(12, 768, 12, 12, 3072, _EUROBERT_VOCABULARY),
     "eurobert-610m": EncoderConfig(26, 1152, 18, 6, 4096, _EUROBERT_VOCABULARY),
     "eurobert-2.1b": EncoderConfig(32, 2304, 18, 6, 6144, _EUROBERT_VOCABULARY),
 }
-"""EuroBERT's sizes are those of its table 3."""
+"""EuroBERT's sizes are those of its table 3. Tiny is what learned most in 1.6 million tokens among a
+dozen shapes of at least a million parameters: at width 128 the published deviation of 0.02 leaves all
+activations so small that learning starts late (at width 192: 6.77 nats against 6.48 after 0.45 million
+tokens)."""
 
 
 def encoder_config(spec: str | Mapping[str, Any] | EncoderConfig) -> EncoderConfig:
