@@ -25,6 +25,10 @@ class FiniteLoss(Callback):
         self.folder: Path | None = None
         """The run folder, where the plans go."""
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """All ranks write where the first one does."""
+        self.folder = trainer.strategy.broadcast(self.folder)
+
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
     ) -> None:

@@ -1,5 +1,6 @@
 """The table of scores at the end, on screen and in the run folder."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def score_table(scores: Mapping[str, Score], title: str) -> Table:
 def show_scores(scores: Mapping[str, Score], split: str, tokens: int, folder: Path | None) -> None:
     """Prints the table and keeps it as JSON in the run folder."""
     title = f"{split} after {tokens:,} tokens (nats per hidden token; the mean weighs every source the same)"
-    Console(width=None).print(score_table(scores, title))
+    Console(width=None if sys.stdout.isatty() else 120).print(score_table(scores, title))
     if folder is not None:
         rows = {name: score._asdict() for name, score in {**scores, "mean": mean_score(scores)}.items()}
         write_json(folder / f"{split}.json", {"tokens": tokens, "scores": rows})
