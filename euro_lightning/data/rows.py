@@ -144,7 +144,8 @@ def _json_lines(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, A
         with _open(path) as file:
             for line in file:
                 number += 1
-                if row := _json_row(line, location(path, number)):
+                if line.strip():
+                    row = _json_row(line, location(path, number))
                     columns.require(row, location(path, number))
                     yield number, row
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -153,8 +154,7 @@ def _json_lines(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, A
 
 def _json_row(line: bytes, where: str) -> dict[str, Any]:
     try:
-        text = line.decode("utf-8-sig")
-        row = json.loads(text) if text.strip() else {}
+        row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(f"{where} is not valid UTF-8 (byte {error.start + 1}); convert the file") from None
     except (ValueError, RecursionError) as error:
