@@ -48,7 +48,7 @@ def test_packed_is_alone(lengths: list[int], equal: bool) -> None:
     alone = [model.encoder(part, Segments.from_lengths([len(part)])) for part in ids.split(lengths)]
     for part, weight in zip(alone, weights.split(lengths), strict=True):
         (part * weight).sum().backward()
-    assert torch.allclose(packed, torch.cat(alone), atol=1e-5 * float(packed.abs().max()))
+    assert torch.allclose(packed, torch.cat(alone), atol=1e-5 * packed.abs().max().item())
     for name, gradient in gradients(model).items():
         assert (gradient - together[name]).abs().max() <= 1e-5 * gradient.abs().max() + 1e-12, name
 
