@@ -70,7 +70,12 @@ def test_ctrl_c_ends_in_one_line_and_a_killed_run(experiment: Experiment, tmp_pa
     }
     path = experiment(changes)
     process = subprocess.Popen(
-        command_line("fit", "-c", path), stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+        command_line("fit", "-c", path),
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        # tests that run in the background inherit an ignored interrupt
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     checkpoints = tmp_path / "runs" / "small" / "checkpoints"
     deadline = time.monotonic() + 120
