@@ -12,6 +12,7 @@ from lightning.pytorch import Trainer
 from euro_lightning.callbacks.checkpoints import Checkpoints
 from euro_lightning.callbacks.finite_loss import FiniteLoss
 from euro_lightning.callbacks.summary import show_scores
+from euro_lightning.callbacks.token_clock import callback_of
 from euro_lightning.checkpoint import read_facts
 from euro_lightning.cli import EuroCLI, Options, build, quiet, read_settings, resolved, show_help
 from euro_lightning.data.datamodule import TextDataModule
@@ -37,10 +38,6 @@ def _parts(cli: EuroCLI) -> tuple[Trainer, MaskedLanguageModel, TextDataModule]:
     return cli.trainer, cli.model, cli.datamodule
 
 
-def _callback(trainer: Trainer, kind: type[Any]) -> Any:
-    return next(c for c in trainer.callbacks if isinstance(c, kind))  # type: ignore[attr-defined]
-
-
 def fit(arguments: list[str]) -> None:
     """Trains; prints the table of scores and what to do next."""
     settings = _start("fit", arguments)
@@ -57,7 +54,7 @@ def fit(arguments: list[str]) -> None:
     with contextlib.ExitStack() as stack:
         if rank_of_environment() == 0:
             code = open_run(run, config, stack)
-            _callback(cli.trainer, Tracking).open(run, config, code)
+            callback_of(cli.trainer, Tracking).open(run, config, code)
             os.environ[_RUN_VARIABLE] = str(run.path)
             stack.callback(os.environ.pop, _RUN_VARIABLE, None)
             _say_start(run, options)
@@ -67,9 +64,9 @@ def fit(arguments: list[str]) -> None:
 
 def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) -> None:
     trainer, model, data = _parts(cli)
-    checkpoints, tracking = _callback(trainer, Checkpoints), _callback(trainer, Tracking)
+    checkpoints, tracking = callback_of(trainer, Checkpoints), callback_of(trainer, Tracking)
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
-    _callback(trainer, FiniteLoss).folder = run.path
+    callback_of(trainer, FiniteLoss).folder = run.path
     model.init_from = None if run.checkpoint else options.init_from
     model.allow_changes = options.allow_changes
     try:

@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
 from euro_lightning.callbacks.throughput import Throughput
-from euro_lightning.callbacks.token_clock import data_of
+from euro_lightning.callbacks.token_clock import callback_of, data_of
 from euro_lightning.files import locked
 from euro_lightning.objective.scores import Score, mean_score
 from euro_lightning.run import Run
@@ -190,10 +190,10 @@ class Tracking(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, Throughput) and callback.clock > self._measured_at:
-                self._measured_at = callback.clock
-                self.send(callback.measured, callback.clock)
+        throughput = callback_of(trainer, Throughput)
+        if throughput.clock > self._measured_at:
+            self._measured_at = throughput.clock
+            self.send(throughput.measured, throughput.clock)
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.state.fn == "fit":

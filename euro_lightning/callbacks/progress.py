@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from euro_lightning.callbacks.throughput import Throughput
-from euro_lightning.callbacks.token_clock import data_of
+from euro_lightning.callbacks.token_clock import callback_of, data_of
 
 
 def short(tokens: float) -> str:
@@ -50,7 +50,7 @@ class TokenProgress(Callback):
         self._task: TaskID
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._throughput = next(c for c in trainer.callbacks if isinstance(c, Throughput))  # type: ignore[attr-defined]
+        self._throughput = callback_of(trainer, Throughput)
         self._started, self._from = time.monotonic(), data_of(trainer).clock
         self._shown = self._started
         if not (self.enabled and trainer.is_global_zero and sys.stderr.isatty()):

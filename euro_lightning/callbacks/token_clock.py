@@ -1,11 +1,13 @@
 """Keeps Lightning on the token clock: accumulation, validation, the cursor, the end of the run."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.packing import PackedBatch
+
+Kind = TypeVar("Kind", bound=Callback)
 
 
 def data_of(trainer: Trainer) -> TextDataModule:
@@ -13,6 +15,11 @@ def data_of(trainer: Trainer) -> TextDataModule:
     data = trainer.datamodule  # type: ignore[attr-defined]
     assert isinstance(data, TextDataModule)
     return data
+
+
+def callback_of(trainer: Trainer, kind: type[Kind]) -> Kind:
+    """The trainer's callback of a class."""
+    return next(c for c in trainer.callbacks if isinstance(c, kind))  # type: ignore[attr-defined]
 
 
 class TokenClock(Callback):

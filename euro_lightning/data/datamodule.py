@@ -120,7 +120,7 @@ class TextDataModule(LightningDataModule):
         problems = []
         for name, phase in self.timeline.phases.items():
             problems += phase.problems(self.store.sources, f"data.phases.{name}")
-        ranks = self.trainer.world_size if self.trainer else 1
+        _, ranks = self._rank_and_ranks
         raise_all(problems + batch_problems(self.timeline, self.micro_batch_tokens, ranks))
         if stage == "fit":
             self._warn()
@@ -146,9 +146,13 @@ class TextDataModule(LightningDataModule):
         return int(self.cursor["tokens"])
 
     @property
+    def _rank_and_ranks(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    @property
     def accumulation(self) -> int:
         """Micro-batches of one rank in a global batch."""
-        ranks = self.trainer.world_size if self.trainer else 1
+        _, ranks = self._rank_and_ranks
         return self.timeline.batch_tokens // (self.micro_batch_tokens * ranks)
 
     def train_dataloader(self) -> DataLoader[PackedBatch]:
@@ -156,7 +160,7 @@ class TextDataModule(LightningDataModule):
         names = {name for phase in self.timeline.phases.values() for name in normalise(phase.mixture)}
         sources = {name: self.store.documents(name, "train") for name in sorted(names)}
         planner = Planner(sources, self.timeline, self.micro_batch_tokens, self.seed)
-        rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        rank, ranks = self._rank_and_ranks
         return self._loader(sources, PlanSampler(planner, self.cursor, rank, ranks))
 
     def val_dataloader(self) -> DataLoader[PackedBatch]:
@@ -181,7 +185,7 @@ class TextDataModule(LightningDataModule):
         sources = {name: self.store.documents(name, split) for name in self.evaluated_sources(split)}
         plan = self.evaluation
         plans = sequential(sources, plan.tokens, plan.length, max(self.micro_batch_tokens, plan.length))
-        rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        rank, ranks = self._rank_and_ranks
         return self._loader(sources, plans[rank::ranks])
 
     def _loader(self, sources: Mapping[str, DocumentReader], plans: Any) -> DataLoader[PackedBatch]:

@@ -27,7 +27,7 @@ from euro_lightning.data.tokenizer import (
 )
 from euro_lightning.data.writer import BATCH, SourceWriter, encode_documents, token_dtype
 from euro_lightning.errors import DataError, raise_all
-from euro_lightning.files import atomic_directory, atomic_path, hash_file, hash_value, locked, write_json
+from euro_lightning.files import atomic_directory, hash_file, hash_value, locked, write_json
 
 _CODE = 2
 """Raised when the same input would give another store."""
@@ -124,8 +124,7 @@ def _tokenizer(config: CorpusConfig, corpus: Corpus, cache: Path, say: Callable[
         tokenizer = train_tokenizer(
             sample_texts(training, config.tokenizer.sample_characters), config.tokenizer
         )
-        with atomic_path(cache) as temporary:
-            tokenizer.save(temporary)
+        tokenizer.save(cache)
     return load_tokenizer(cache)
 
 

@@ -15,7 +15,7 @@ from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import ConfigError, UserError, raise_all
 from euro_lightning.objective.masking import Masking, Replacement
-from euro_lightning.objective.scores import Score, SourceScores, unigram_tables
+from euro_lightning.objective.scores import Score, SourceScores, mean_score, unigram_tables
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class Optimizer:
 
     decay: Literal["all", "matrices"] = "all"
     """What decays: all parameters, as EuroBERT, or all but norms and embeddings."""
+
+
+def _segments_of(batch: PackedBatch) -> Segments:
+    return Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
 
 
 class MaskedLanguageModel(LightningModule):
@@ -67,6 +71,7 @@ class MaskedLanguageModel(LightningModule):
         """Whether to go on although the corpus is not the checkpoint's."""
         self.scores: dict[str, Score] = {}
         self.network: MaskedLanguageEncoder
+        self._metrics: dict[str, SourceScores] = {}
 
     @property
     def data(self) -> TextDataModule:
@@ -165,7 +170,7 @@ class MaskedLanguageModel(LightningModule):
             training), int64 [N] hidden tokens.
         """
         hidden = self.masking.to(batch.ids.device)(batch.ids, batch.ordinary, ratio, *key)
-        segments = Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
+        segments = _segments_of(batch)
         prediction = self.network(hidden.ids, segments, hidden.positions, hidden.targets)
         return prediction.losses_N, prediction.correct_N, hidden.targets
 
@@ -176,22 +181,23 @@ class MaskedLanguageModel(LightningModule):
         return mean
 
     def _start_scores(self, split: str) -> None:
-        data = self.data
-        sources = data.evaluated_sources(split)
-        special = data.tokenizer.special_ids
-        tables = unigram_tables(data.store.token_counts(), data.timeline, special, sources)
-        self.metric = SourceScores(sources, tables).to(self.device)
+        if split not in self._metrics:
+            data = self.data
+            sources = data.evaluated_sources(split)
+            special = data.tokenizer.special_ids
+            tables = unigram_tables(data.store.token_counts(), data.timeline, special, sources)
+            self._metrics[split] = SourceScores(sources, tables).to(self.device)
+        self._metrics[split].reset()
 
     def _evaluate(self, batch: PackedBatch, split: str) -> None:
         ratio = self.data.evaluation.masking_ratio
         losses, correct, targets = self(batch, ratio, split, batch.plan.number)
         assert correct is not None
-        self.metric.update(batch.plan.segments[0].source, losses, correct, targets)
+        self._metrics[split].update(batch.plan.segments[0].source, losses, correct, targets)
 
     def _finish_scores(self, split: str) -> None:
-        self.scores = self.metric.compute()
-        losses = [score.loss for score in self.scores.values()]
-        self.log(f"{split}/loss", sum(losses) / len(losses), logger=False, rank_zero_only=True)
+        self.scores = self._metrics[split].compute()
+        self.log(f"{split}/loss", mean_score(self.scores).loss, logger=False, rank_zero_only=True)
 
     def on_validation_epoch_start(self) -> None:
         self._start_scores("validation")
@@ -216,7 +222,7 @@ class MaskedLanguageModel(LightningModule):
 
         The latter is a list of (text number, [(token id, probability), …]), one per mask.
         """
-        segments = Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
+        segments = _segments_of(batch)
         if self.data.mask_literal is None:
             hidden = self.network.encoder(batch.ids, segments)
             return torch.stack([part.float().mean(0) for part in hidden.split(batch.lengths)])
