@@ -42,6 +42,7 @@ ORDER = [
     "data.datamodule",
     "objective.masking",
     "encoder.config",
+    "encoder.cost",
     "encoder.attention",
     "encoder.layers",
     "encoder.model",

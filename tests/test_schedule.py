@@ -55,7 +55,7 @@ def test_phases_follow_each_other_in_whole_global_batches() -> None:
     assert timeline.ends() == [1024, 1536]
     assert timeline.tokens == 1536
     assert [timeline.at(t)[0] for t in (0, 1023, 1024, 1535, 1536)] == ["pretrain"] * 2 + ["anneal"] * 3
-    assert [timeline.rotary_base(t) for t in (1023, 1024)] == [1e4, 25e4]
+    assert [timeline.rotary_bases(t) for t in (1023, 1024)] == [(1e4, 1e4), (25e4, 1e4)]
     assert timeline.masking_ratio(0) == 0.5
     assert timeline.masking_ratio(1024) == 0.3
 

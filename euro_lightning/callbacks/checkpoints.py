@@ -40,7 +40,8 @@ class Checkpoints(Callback):
             "tokenizer_hash": data.store.tokenizer_hash,
             "corpus": data.store.manifest["corpus"],
             "encoder": vars(pl_module.network.config),
-            "rotary_base": pl_module.network.rotary_base,
+            "rotary_base": pl_module.network.rotary_bases[0],
+            "local_rotary_base": pl_module.network.rotary_bases[1],
             "tokens": data.clock,
         }
 

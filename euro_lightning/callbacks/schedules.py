@@ -34,12 +34,12 @@ class Annealing(Callback):
 
 
 class RotaryBase(Callback):
-    """Sets the base of the rotary position embedding (a phase's `rotary_base`)."""
+    """Sets the bases of the rotary position embedding (a phase's `rotary_base`, `local_rotary_base`)."""
 
     def _set(self, trainer: Trainer, pl_module: Any, clock: int) -> None:
-        base = data_of(trainer).timeline.rotary_base(clock)
-        if base != pl_module.network.rotary_base:
-            pl_module.network.set_rotary_base(base)
+        bases = data_of(trainer).timeline.rotary_bases(clock)
+        if bases != pl_module.network.rotary_bases:
+            pl_module.network.set_rotary_base(*bases)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int

@@ -67,7 +67,7 @@ class Throughput(Callback):
                 "train/loss": float(loss),
                 "train/masked_share": data.timeline.masking_ratio(batch.plan.clock),
                 "train/learning_rate": data.timeline.learning_rate(batch.plan.clock),
-                "train/rotary_base": data.timeline.rotary_base(batch.plan.clock),
+                "train/rotary_base": data.timeline.rotary_bases(batch.plan.clock)[0],
                 "speed/tokens_per_second": self._tokens * trainer.world_size / seconds,
                 "speed/data_wait_share": self._waiting / seconds,
                 "speed/padding_share": 1 - self._tokens / self._places,

@@ -1,5 +1,6 @@
 """A phase of the recipe: one named stretch of the token clock, one row of a paper's table."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -29,7 +30,11 @@ class Phase:
     """Length policy: how documents are cut into segments."""
 
     rotary_base: float = 10_000.0
-    """Base of the rotary position embedding (EuroBERT: 10,000, then 250,000 in annealing)."""
+    """Base of the rotary position embedding in global layers (EuroBERT: 10,000, then 250,000 in
+    annealing; ModernBERT: 10,000, then 160,000)."""
+
+    local_rotary_base: float = 10_000.0
+    """The same in local layers, where an encoder has them (ModernBERT: always 10,000)."""
 
     def masking_ratio_at(self, tokens: int) -> float:
         """The masking ratio after `tokens` tokens of the phase."""
@@ -46,8 +51,9 @@ class Phase:
         for ratio in (self.masking_ratio_at(0), self.masking_ratio_at(self.tokens)):
             if not 0 < ratio < 1:
                 found.append(f"{where}.masking_ratio is {ratio}: it lies between 0 and 1")
-        if self.rotary_base <= 1:
-            found.append(f"{where}.rotary_base is {self.rotary_base}: it must be above 1")
+        for name in ("rotary_base", "local_rotary_base"):
+            if not 1 < getattr(self, name) < math.inf:
+                found.append(f"{where}.{name} is {getattr(self, name)}: it must be above 1")
         return found
 
 
@@ -91,9 +97,10 @@ class Timeline:
         _, phase, into, _ = self.at(clock)
         return phase.masking_ratio_at(into)
 
-    def rotary_base(self, clock: int) -> float:
-        """The rotary base at a clock."""
-        return self.at(clock)[1].rotary_base
+    def rotary_bases(self, clock: int) -> tuple[float, float]:
+        """The rotary bases of global and of local layers at a clock."""
+        phase = self.at(clock)[1]
+        return phase.rotary_base, phase.local_rotary_base
 
     def ends(self) -> list[int]:
         """The clock at the end of each phase."""

@@ -1,15 +1,18 @@
-"""Full attention within each of the segments of a packed batch, never across.
+"""Attention within each of the segments of a packed batch, never across.
 
-T tokens, S segments, H query heads, G key/value heads, K head size, L length of a segment.
+Global attention sees the whole segment, local attention a window of it.
+T tokens, S segments, H query heads, G key/value heads, K head size, L length of a segment; local
+attention works in B blocks of R tokens.
 """
 
 import importlib.util
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from euro_lightning.errors import ConfigError
 
@@ -84,25 +87,50 @@ def resolve_backend(name: str, device: torch.device, dtype: torch.dtype) -> str:
 
 
 def attention(
-    query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, segments: Segments, backend: str
+    query_THK: Tensor,
+    key_TGK: Tensor,
+    value_TGK: Tensor,
+    segments: Segments,
+    backend: str,
+    reach: int | None = None,
+    mask_BRR: Tensor | None = None,
 ) -> Tensor:
     """softmax(q kᵀ / √K) v within each segment; H is a multiple of G.
+
+    Args:
+        query_THK: queries.
+        key_TGK: keys.
+        value_TGK: values.
+        segments: where segments lie in the T tokens.
+        backend: see `resolve_backend`.
+        reach: how far a token sees to each side; None sees the whole segment.
+        mask_BRR: `local_mask` of the segments and the reach, which sdpa needs and other backends do not.
 
     Returns:
         [T, H, K] in the type of the query.
     """
+    if reach is not None and segments.max_length <= reach + 1:
+        reach = None  # every token sees its whole segment
     if backend == "sdpa":
-        return _sdpa(query_THK, key_TGK, value_TGK, segments)
+        if reach is None:
+            return _sdpa(query_THK, key_TGK, value_TGK, segments)
+        mask_BRR = local_mask(segments, reach) if mask_BRR is None else mask_BRR
+        return _local_sdpa(query_THK, key_TGK, value_TGK, mask_BRR)
     ends, longest = segments.cu_seqlens, segments.max_length
+    window = (-1, -1) if reach is None else (reach, reach)
     if backend == "flash_attn":
         from flash_attn import flash_attn_varlen_func
 
-        result: Tensor = flash_attn_varlen_func(query_THK, key_TGK, value_TGK, ends, ends, longest, longest)
+        result: Tensor = flash_attn_varlen_func(
+            query_THK, key_TGK, value_TGK, ends, ends, longest, longest, window_size=window
+        )
         return result
     from torch.nn.attention.varlen import varlen_attn
 
     grouped = query_THK.shape[1] != key_TGK.shape[1]
-    output = varlen_attn(query_THK, key_TGK, value_TGK, ends, ends, longest, longest, enable_gqa=grouped)
+    output = varlen_attn(
+        query_THK, key_TGK, value_TGK, ends, ends, longest, longest, window_size=window, enable_gqa=grouped
+    )
     assert isinstance(output, Tensor)
     return output
 
@@ -119,3 +147,69 @@ def _sdpa(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, segments: Segme
         output = scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
         outputs.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def local_mask(segments: Segments, reach: int) -> Tensor:
+    """Which keys each query sees in local attention by blocks.
+
+    The T tokens are cut into B blocks of R = max(reach, 32) tokens, whatever the segments are, and
+    the queries of a block meet the keys of the block itself and of its two neighbours. So the work
+    grows with T × 3R, not with the square of a segment's length.
+
+    Returns:
+        bool [B, 1, R, 3R]: true where the key is in the query's segment and at most `reach` away.
+    """
+    block = max(reach, 32)
+    device = segments.cu_seqlens.device
+    total = sum(segments.lengths)
+    blocks = -(-total // block)
+    # the tokens that fill the last block are a segment of their own, those around all blocks another
+    numbers = torch.arange(len(segments.lengths), device=device)
+    owner = torch.full((blocks * block + 2 * block,), -2, device=device)
+    owner[block : block + blocks * block] = -1
+    lengths = segments.cu_seqlens.diff().long()
+    owner[block : block + total] = torch.repeat_interleave(numbers, lengths, output_size=total)
+    query_owner = owner[block:-block].view(blocks, block, 1)
+    key_owner = owner.unfold(0, 3 * block, block)[:, None, :]
+    query_place = torch.arange(block, 2 * block, device=device)[:, None]
+    near = (torch.arange(3 * block, device=device) - query_place).abs() <= reach
+    return ((query_owner == key_owner) & near)[:, None]
+
+
+def _local_sdpa(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, mask_BRR: Tensor) -> Tensor:
+    """One call for all blocks; see `local_mask`."""
+    grouped = query_THK.shape[1] != key_TGK.shape[1]
+    total = len(query_THK)
+    blocks, _, block, _ = mask_BRR.shape
+    fill = blocks * block - total
+    query = pad(query_THK, (0, 0, 0, 0, 0, fill)) if fill else query_THK
+    key, value = (
+        _Neighbours.apply(pad(x, (0, 0, 0, 0, block, fill + block)), block) for x in (key_TGK, value_TGK)
+    )
+    query = query.unflatten(0, (blocks, block))
+    output = scaled_dot_product_attention(
+        query.transpose(1, 2), key, value, attn_mask=mask_BRR, enable_gqa=grouped
+    )
+    return output.transpose(1, 2).flatten(0, 1)[:total]
+
+
+class _Neighbours(torch.autograd.Function):
+    """[(B + 2) R, G, K] to [B, G, 3R, K]: each block between its neighbours, without copying.
+
+    The gradient adds whole blocks; that of a view by `unfold` takes as long as attention itself.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, block: int) -> Tensor:
+        ctx.block = block
+        return states.unfold(0, 3 * block, block).transpose(2, 3)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        left, middle, right = gradients[0].transpose(1, 2).split(ctx.block, dim=1)
+        states = middle.new_empty(len(middle) + 2, *middle.shape[1:])
+        states[0] = states[-1] = 0
+        states[1:-1] = middle
+        states[:-2] += left
+        states[2:] += right
+        return states.flatten(0, 1), None

@@ -3,12 +3,15 @@
 T tokens, D width, H query heads, G key/value heads, K head size, F inner width of the MLP.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
+from torch.nn.functional import gelu, silu
 
 from euro_lightning.encoder.attention import Segments, attention
 from euro_lightning.encoder.config import EncoderConfig
+from euro_lightning.keys import key_of
 
 
 class RMSNorm(nn.Module):
@@ -21,6 +24,13 @@ class RMSNorm(nn.Module):
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         return nn.functional.rms_norm(hidden_TD, (hidden_TD.shape[-1],), self.weight, self.epsilon)
+
+
+def norm_of(config: EncoderConfig) -> nn.Module:
+    """RMSNorm, or LayerNorm without bias (Ba, Kiros, Hinton 2016)."""
+    if config.norm == "rms":
+        return RMSNorm(config.width, config.norm_epsilon)
+    return nn.LayerNorm(config.width, config.norm_epsilon, bias=False)
 
 
 def rotary_tables(positions_T: Tensor, head_size: int, base: float) -> tuple[Tensor, Tensor]:
@@ -45,6 +55,28 @@ def rotate(states_THK: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     return states.to(states_THK.dtype)
 
 
+def keyed_dropout(states: Tensor, probability: float, *key: int | str) -> Tensor:
+    """Dropout (Srivastava et al. 2014) whose draw is a pure function of a key.
+
+    So a resumed run and any number of ranks drop the same elements, and no random state is saved.
+    """
+    generator = torch.Generator(states.device).manual_seed(key_of(*key))
+    draw = torch.rand(states.shape, generator=generator, device=states.device)
+    return states * (draw >= probability) / (1 - probability)
+
+
+class Scope(NamedTuple):
+    """What all layers of a kind, global or local, share within one call."""
+
+    segments: Segments
+    reach: int | None
+    """How far a token sees to each side; None sees its whole segment."""
+    tables: tuple[Tensor, Tensor]
+    """Of the rotary embedding, see `rotary_tables`."""
+    mask: Tensor | None
+    """See `local_mask`; None where it is not needed."""
+
+
 class Attention(nn.Module):
     """Grouped-query attention over packed segments (Ainslie et al.: GQA, EMNLP 2023)."""
 
@@ -58,39 +90,50 @@ class Attention(nn.Module):
         )
         self.output = nn.Linear(config.width, config.width, bias=False)
 
-    def forward(self, hidden_TD: Tensor, segments: Segments, tables: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, hidden_TD: Tensor, scope: Scope) -> Tensor:
         sizes = [self.heads, self.key_value_heads, self.key_value_heads]
         query_THK, key_TGK, value_TGK = (
             self.query_key_value(hidden_TD).unflatten(-1, (-1, self.head_size)).split(sizes, dim=1)
         )
-        query_THK, key_TGK = rotate(query_THK, tables), rotate(key_TGK, tables)
-        attended_THK = attention(query_THK, key_TGK, value_TGK, segments, self.backend)
+        query_THK, key_TGK = rotate(query_THK, scope.tables), rotate(key_TGK, scope.tables)
+        attended_THK = attention(
+            query_THK, key_TGK, value_TGK, scope.segments, self.backend, scope.reach, scope.mask
+        )
         return self.output(attended_THK.flatten(1))  # type: ignore[no-any-return]
 
 
 class GatedMLP(nn.Module):
-    """SwiGLU (Shazeer: GLU variants improve transformer, 2020)."""
+    """SwiGLU or GeGLU (Shazeer: GLU variants improve transformer, 2020)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
+        self.activation = silu if config.activation == "silu" else gelu
         self.gate_up = nn.Linear(config.width, 2 * config.feed_forward, bias=False)
         self.down = nn.Linear(config.feed_forward, config.width, bias=False)
 
     def forward(self, hidden_TD: Tensor) -> Tensor:
         gate_TF, up_TF = self.gate_up(hidden_TD).chunk(2, dim=-1)
-        return self.down(silu(gate_TF) * up_TF)  # type: ignore[no-any-return]
+        return self.down(self.activation(gate_TF) * up_TF)  # type: ignore[no-any-return]
 
 
 class Block(nn.Module):
     """Attention and MLP, each behind a norm and added to the residual stream."""
 
-    def __init__(self, config: EncoderConfig, backend: str) -> None:
+    def __init__(self, config: EncoderConfig, layer: int, backend: str) -> None:
         super().__init__()
-        self.attention_norm = RMSNorm(config.width, config.norm_epsilon)
+        self.layer = layer
+        self.is_global = config.is_global(layer)
+        self.dropout = config.attention_output_dropout
+        has_norm = layer > 0 or config.first_attention_norm
+        self.attention_norm = norm_of(config) if has_norm else nn.Identity()
         self.attention = Attention(config, backend)
-        self.mlp_norm = RMSNorm(config.width, config.norm_epsilon)
+        self.mlp_norm = norm_of(config)
         self.mlp = GatedMLP(config)
 
-    def forward(self, hidden_TD: Tensor, segments: Segments, tables: tuple[Tensor, Tensor]) -> Tensor:
-        hidden_TD = hidden_TD + self.attention(self.attention_norm(hidden_TD), segments, tables)
+    def forward(self, hidden_TD: Tensor, scope: Scope, key: int | None) -> Tensor:
+        """One step of the residual stream, [T, D] to [T, D]; a key is what dropout depends on."""
+        attended_TD = self.attention(self.attention_norm(hidden_TD), scope)
+        if self.training and self.dropout and key is not None:
+            attended_TD = keyed_dropout(attended_TD, self.dropout, key, self.layer)
+        hidden_TD = hidden_TD + attended_TD
         return hidden_TD + self.mlp(self.mlp_norm(hidden_TD))  # type: ignore[no-any-return]

@@ -3,15 +3,16 @@
 T tokens, D width, N hidden positions, V vocabulary.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, gelu, linear
 
-from euro_lightning.encoder.attention import Segments
+from euro_lightning.encoder.attention import Segments, local_mask
 from euro_lightning.encoder.config import EncoderConfig
-from euro_lightning.encoder.layers import Block, RMSNorm, rotary_tables
+from euro_lightning.encoder.layers import Block, Scope, norm_of, rotary_tables
 from euro_lightning.errors import ConfigError
 
 
@@ -24,6 +25,10 @@ class Prediction(NamedTuple):
     """bool [N]: whether the likeliest token is the hidden one; None while training."""
 
 
+LOCAL_BASE = 10_000.0
+"""Rotary base of local layers unless told otherwise: ModernBERT's in all its phases."""
+
+
 class Encoder(nn.Module):
     """Token ids to hidden states; segments do not see each other."""
 
@@ -32,62 +37,113 @@ class Encoder(nn.Module):
         if config.vocabulary is None:
             raise ConfigError("model.encoder.vocabulary is not known yet: it comes from the tokenizer")
         self.config = config
+        self.backend = backend
         self.rotary_base = 10_000.0
-        """Base of the rotary embedding; a phase of the training sets it, see `set_rotary_base`."""
+        """Base of the rotary embedding in global layers; a phase sets it, see `set_rotary_base`."""
+        self.local_rotary_base = LOCAL_BASE
+        """The same in local layers."""
         self.embedding = nn.Embedding(config.vocabulary, config.width)
-        self.blocks = nn.ModuleList(Block(config, backend) for _ in range(config.layers))
-        self.final_norm = RMSNorm(config.width, config.norm_epsilon)
+        self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
+        self.blocks = nn.ModuleList(Block(config, layer, backend) for layer in range(config.layers))
+        self.final_norm = norm_of(config)
 
-    def set_rotary_base(self, base: float) -> None:
-        """Changes the rotary base from the next call on; tables are computed in each call."""
+    def set_rotary_base(self, base: float, local: float | None = None) -> None:
+        """Changes the rotary bases from the next call on; tables are computed in each call.
+
+        Args:
+            base: of the global layers.
+            local: of the local layers; None leaves it.
+        """
         self.rotary_base = base
+        self.local_rotary_base = self.local_rotary_base if local is None else local
 
-    def forward(self, ids_T: Tensor, segments: Segments) -> Tensor:
-        """int64 [T] to the hidden states [T, D] after the final norm."""
-        tables = rotary_tables(segments.positions(), self.config.head_size, self.rotary_base)
-        hidden_TD = self.embedding(ids_T)
+    def _scopes(self, segments: Segments) -> tuple[Scope, Scope]:
+        """Of the global and of the local layers; the same where there are none."""
+        config, positions_T = self.config, segments.positions()
+        whole = Scope(
+            segments, None, rotary_tables(positions_T, config.head_size, self.rotary_base), None
+        )
+        if not config.has_local_layers:
+            return whole, whole
+        tables = rotary_tables(positions_T, config.head_size, self.local_rotary_base)
+        by_blocks = self.backend == "sdpa" and segments.max_length > config.reach + 1
+        mask = local_mask(segments, config.reach) if by_blocks else None
+        return whole, Scope(segments, config.reach, tables, mask)
+
+    def forward(self, ids_T: Tensor, segments: Segments, key: int | None = None) -> Tensor:
+        """int64 [T] to the hidden states [T, D] after the final norm.
+
+        Args:
+            ids_T: token ids.
+            segments: where segments lie in the T tokens.
+            key: what dropout depends on while training; None drops nothing.
+        """
+        whole, local = self._scopes(segments)
+        hidden_TD = self.embedding_norm(self.embedding(ids_T))
         for block in self.blocks:
-            hidden_TD = block(hidden_TD, segments, tables)
+            hidden_TD = block(hidden_TD, whole if block.is_global else local, key)
         return self.final_norm(hidden_TD)  # type: ignore[no-any-return]
 
 
+class Head(nn.Module):
+    """Hidden states to a score for each token of the vocabulary.
+
+    Its output matrix is its own or, when tied, the embedding, which is then given in each call, so
+    that no weight has two names.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        assert config.vocabulary is not None
+        self.dense = nn.Linear(config.width, config.width, bias=False) if config.head_transform else None
+        self.norm = norm_of(config) if config.head_transform else None
+        self.weight = None if config.tied else nn.Parameter(torch.empty(config.vocabulary, config.width))
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
+
+    def forward(self, hidden_ND: Tensor, embedding_VD: Tensor) -> Tensor:
+        """[N, D] to [N, V]."""
+        if self.dense is not None and self.norm is not None:
+            hidden_ND = self.norm(gelu(self.dense(hidden_ND)))
+        return linear(hidden_ND, embedding_VD if self.weight is None else self.weight, self.bias)
+
+
 class MaskedLanguageEncoder(nn.Module):
-    """Encoder and output matrix (untied, without bias or transform, as EuroBERT)."""
+    """Encoder and the head that predicts hidden tokens."""
 
     def __init__(self, config: EncoderConfig, backend: str = "sdpa") -> None:
         super().__init__()
         self.config = config
         self.encoder = Encoder(config, backend)
-        self.head = nn.Linear(config.width, config.vocabulary or 0, bias=False)
+        self.head = Head(config)
 
     @property
-    def rotary_base(self) -> float:
-        return self.encoder.rotary_base
+    def rotary_bases(self) -> tuple[float, float]:
+        """Of the global and of the local layers."""
+        return self.encoder.rotary_base, self.encoder.local_rotary_base
 
-    def set_rotary_base(self, base: float) -> None:
+    def set_rotary_base(self, base: float, local: float | None = None) -> None:
         """See `Encoder.set_rotary_base`."""
-        self.encoder.set_rotary_base(base)
+        self.encoder.set_rotary_base(base, local)
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
-        """Normal matrices of the configured deviation, norms of one; the same for a seed everywhere."""
-        generator = torch.Generator().manual_seed(seed)
-        for parameter in self.parameters():
-            if parameter.ndim < 2:
-                parameter.fill_(1.0)
-            else:
-                values = torch.empty(parameter.shape).normal_(
-                    0, self.config.initializer_std, generator=generator
-                )
-                parameter.copy_(values)
+        """Random weights as the configuration says; the same for a seed everywhere."""
+        initialise(self, self.config, seed)
 
-    def logits(self, ids_T: Tensor, segments: Segments, positions_N: Tensor) -> Tensor:
+    def logits(
+        self, ids_T: Tensor, segments: Segments, positions_N: Tensor, key: int | None = None
+    ) -> Tensor:
         """[N, V] at the given positions."""
-        hidden_ND = self.encoder(ids_T, segments)[positions_N]
-        return self.head(hidden_ND)  # type: ignore[no-any-return]
+        hidden_ND = self.encoder(ids_T, segments, key)[positions_N]
+        return self.head(hidden_ND, self.encoder.embedding.weight)  # type: ignore[no-any-return]
 
     def forward(
-        self, ids_T: Tensor, segments: Segments, positions_N: Tensor, targets_N: Tensor
+        self,
+        ids_T: Tensor,
+        segments: Segments,
+        positions_N: Tensor,
+        targets_N: Tensor,
+        key: int | None = None,
     ) -> Prediction:
         """Predicts the tokens at some positions; the head sees no others.
 
@@ -96,8 +152,35 @@ class MaskedLanguageEncoder(nn.Module):
             segments: where segments lie in the T tokens.
             positions_N: int64 [N], which tokens are predicted.
             targets_N: int64 [N], what they were.
+            key: what dropout depends on while training; None drops nothing.
         """
-        logits_NV = self.logits(ids_T, segments, positions_N).float()
-        losses_N = cross_entropy(logits_NV, targets_N, reduction="none")
-        correct_N = None if self.training else logits_NV.argmax(-1) == targets_N
-        return Prediction(losses_N, correct_N)
+        return score(self.logits(ids_T, segments, positions_N, key), targets_N, self.training)
+
+
+def score(logits_NV: Tensor, targets_N: Tensor, training: bool) -> Prediction:
+    """What logits are worth, in float32."""
+    logits_NV = logits_NV.float()
+    losses_N = cross_entropy(logits_NV, targets_N, reduction="none")
+    return Prediction(losses_N, None if training else logits_NV.argmax(-1) == targets_N)
+
+
+def initialise(network: nn.Module, config: EncoderConfig, seed: int) -> None:
+    """Norms of one, biases of zero, matrices drawn by `config.initialisation`.
+
+    normal: all of one deviation (Optimus, the code of EuroBERT). truncated: cut at two deviations,
+    and what writes to the residual stream, the head's transform and an own output matrix smaller by
+    √(2 × layers) (Shoeybi et al.: Megatron-LM, 2019, section 4; transformers' ModernBERT).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    small = ("attention.output.weight", "mlp.down.weight", "head.dense.weight", "head.weight")
+    for name, parameter in network.named_parameters():
+        if parameter.ndim < 2:
+            parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+            continue
+        values = torch.empty(parameter.shape)
+        if config.initialisation == "normal":
+            values.normal_(0, config.initializer_std, generator=generator)
+        else:
+            deviation = config.initializer_std / (math.sqrt(2 * config.layers) if name.endswith(small) else 1)
+            nn.init.trunc_normal_(values, 0, deviation, -2 * deviation, 2 * deviation, generator=generator)
+        parameter.copy_(values)

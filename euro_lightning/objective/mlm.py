@@ -14,6 +14,7 @@ from euro_lightning.encoder.attention import Segments, resolve_backend
 from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import ConfigError, UserError, raise_all
+from euro_lightning.keys import key_of
 from euro_lightning.objective.masking import Masking, Replacement
 from euro_lightning.objective.scores import Score, SourceScores, mean_score, unigram_tables
 
@@ -163,7 +164,7 @@ class MaskedLanguageModel(LightningModule):
         Args:
             batch: T tokens.
             ratio: share of the tokens to hide.
-            key: what the draw of positions depends on.
+            key: what the draw of positions, and of dropout while training, depends on.
 
         Returns:
             float32 [N] losses in nats, bool [N] whether the likeliest token is right (None while
@@ -171,7 +172,8 @@ class MaskedLanguageModel(LightningModule):
         """
         hidden = self.masking.to(batch.ids.device)(batch.ids, batch.ordinary, ratio, *key)
         segments = _segments_of(batch)
-        prediction = self.network(hidden.ids, segments, hidden.positions, hidden.targets)
+        dropout = key_of("dropout", *key)
+        prediction = self.network(hidden.ids, segments, hidden.positions, hidden.targets, dropout)
         return prediction.losses_N, prediction.correct_N, hidden.targets
 
     def training_step(self, batch: PackedBatch, _: int) -> Tensor:

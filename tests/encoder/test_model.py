@@ -6,13 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from euro_lightning.encoder.attention import Segments, attention, resolve_backend
-from euro_lightning.encoder.config import (
-    PRESETS,
-    EncoderConfig,
-    encoder_config,
-    flops_per_token,
-    parameter_count,
-)
+from euro_lightning.encoder.config import PRESETS, EncoderConfig, encoder_config
+from euro_lightning.encoder.cost import flops_per_token, parameter_count
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import ConfigError
 
@@ -139,7 +134,7 @@ def test_training_flops_follow_the_palm_formula() -> None:
             "not a multiple of heads 5.*not a multiple of key_value_heads",
         ),
         ({"width": 64}, "layers is missing"),
-        ({"preset": "tiny", "layers": "four"}, "must be a number"),
+        ({"preset": "tiny", "layers": "four"}, "must be a whole number"),
         ({"preset": "tiny", "layers": 0}, "at least 1"),
     ],
 )
