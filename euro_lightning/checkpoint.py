@@ -45,35 +45,26 @@ def read_facts(path: Path) -> dict[str, Any]:
     return facts
 
 
-def find_weights(origin: str) -> Path:
-    """The checkpoint that `--init_from` means: a file, or the last one of a run folder."""
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run."""
+    return (folder / "run.json").is_file()
+
+
+def find_weights(origin: str, option: str) -> Path:
+    """The checkpoint that a user means: a file, or the last one of a run folder.
+
+    Raises:
+        UserError: there is none.
+    """
     path = Path(origin)
     if path.is_dir():
         checkpoints = list_checkpoints(path / "checkpoints") or list_checkpoints(path)
         if not checkpoints:
-            raise UserError(f"--init_from {origin}: the folder has no checkpoint")
+            raise UserError(f"{option} {origin}: the folder has no checkpoint")
         return checkpoints[-1]
     if not path.is_file():
-        raise UserError(f"--init_from {origin}: no such checkpoint or run folder")
+        raise UserError(f"{option} {origin}: no such checkpoint or run folder")
     return path
-
-
-def load_weights(network: torch.nn.Module, origin: str, tokenizer_hash: str) -> None:
-    """Copies the weights of a checkpoint into a network.
-
-    Raises:
-        UserError: they belong to another tokenizer or another encoder.
-    """
-    path = find_weights(origin)
-    content = load_checkpoint(path)
-    if content["euro_lightning"]["tokenizer_hash"] != tokenizer_hash:
-        raise UserError(
-            f"--init_from {path}: it was trained with another tokenizer; give its tokenizer with data.tokenizer.path"
-        )
-    prefix = "network."
-    weights = {k.removeprefix(prefix): v for k, v in content["state_dict"].items() if k.startswith(prefix)}
-    check_shapes(network, weights, f"--init_from {path}")
-    network.load_state_dict(weights)
 
 
 def check_shapes(network: torch.nn.Module, weights: Mapping[str, Tensor], where: str) -> None:

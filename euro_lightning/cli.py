@@ -23,6 +23,7 @@ from euro_lightning.callbacks.progress import TokenProgress
 from euro_lightning.callbacks.schedules import Annealing, MaskingRatio, RotaryBase
 from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import TokenClock
+from euro_lightning.callbacks.weight_tiling import WeightTiling
 from euro_lightning.data.cropping import Lengths
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.mixture import Share
@@ -39,6 +40,7 @@ from euro_lightning.tracking import Tracking
 CALLBACKS: dict[str, Any] = {
     "throughput": Throughput,
     "checkpoints": Checkpoints,
+    "weight_tiling": WeightTiling,
     "tracking": Tracking,
     "progress": TokenProgress,
 }
@@ -94,7 +96,10 @@ class Options:
     """fit: continue although the recipe differs from the checkpoint's."""
 
     init_from: str | None = None
-    """fit: take the weights of a run folder or checkpoint, with the schedules of this run."""
+    """fit: start with the weights of a run folder, a checkpoint, a Hugging Face directory or Hub name."""
+
+    resize_vocabulary: bool = False
+    """fit: with init_from, allow another vocabulary: rows of tokens that both have are copied."""
 
     checkpoint: str = "last"
     """validate, test, predict: which weights: last, a run folder, or a checkpoint in one."""
@@ -111,7 +116,7 @@ class Options:
 
 SHARED = ("name", "root")
 OWN = {
-    "fit": ("resume", "allow_changes", "init_from"),
+    "fit": ("resume", "allow_changes", "init_from", "resize_vocabulary"),
     "validate": ("checkpoint",),
     "test": ("checkpoint",),
     "predict": ("checkpoint", "input", "output", "fill"),

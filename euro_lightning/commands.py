@@ -17,7 +17,7 @@ from euro_lightning.checkpoint import read_facts
 from euro_lightning.cli import EuroCLI, Options, build, quiet, read_settings, resolved, show_help
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.errors import ConfigError, Interrupted, UserError
-from euro_lightning.objective.mlm import MaskedLanguageModel
+from euro_lightning.objective.mlm import MaskedLanguageModel, Start
 from euro_lightning.recipe import check_unchanged, recipe_of
 from euro_lightning.run import Run, find_run, open_run, rank_of_environment
 from euro_lightning.tracking import Tracking, mlflow_command
@@ -67,7 +67,8 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     checkpoints, tracking = callback_of(trainer, Checkpoints), callback_of(trainer, Tracking)
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
     callback_of(trainer, FiniteLoss).folder = run.path
-    model.init_from = None if run.checkpoint else options.init_from
+    if options.init_from and not run.checkpoint:
+        model.start = Start(options.init_from, "--init_from", options.resize_vocabulary)
     model.allow_changes = options.allow_changes
     try:
         trainer.fit(model, datamodule=data, ckpt_path=run.checkpoint, weights_only=True)

@@ -33,6 +33,11 @@ class Checkpoints(Callback):
         """All ranks write where the first one does."""
         self.folder = trainer.strategy.broadcast(self.folder)
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Puts the tokenizer beside the weights, so that a run folder is complete."""
+        if self.folder is not None and trainer.is_global_zero:
+            data_of(trainer).tokenizer.save(self.folder.parent / "tokenizer.json")
+
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         data = data_of(trainer)
         checkpoint["euro_lightning"] = {

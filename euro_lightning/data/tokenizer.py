@@ -5,16 +5,17 @@ text: "<|mask|>" in a document is the characters of that string and nothing more
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 
 from euro_lightning.data.documents import Document, fraction
 from euro_lightning.errors import DataError, raise_all
-from euro_lightning.files import atomic_path, hash_value
+from euro_lightning.files import atomic_path, hash_value, read_json
 
 BOS, EOS, PAD, MASK, PARALLEL_SEP = SPECIAL = (
     "<|begin_of_text|>",
@@ -23,6 +24,21 @@ BOS, EOS, PAD, MASK, PARALLEL_SEP = SPECIAL = (
     "<|mask|>",
     "<|parallel_sep|>",
 )
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "bos": (BOS, "[CLS]", "<s>"),
+    "eos": (EOS, "[SEP]", "</s>"),
+    "pad": (PAD, "[PAD]", "<pad>"),
+    "mask": (MASK, "[MASK]", "<mask>"),
+    "parallel_sep": (PARALLEL_SEP,),
+}
+"""What the special token of each role is called: by this project and EuroBERT, by BERT and
+ModernBERT, by RoBERTa. A tokenizer without a role's token uses the one that ends a document, as
+EuroBERT's pads with it; only that one and the mask must be there."""
+
+_CONFIGURED = {"bos": ("bos_token", "cls_token"), "eos": ("eos_token", "sep_token"), "pad": ("pad_token",),
+               "mask": ("mask_token",)}  # fmt: skip
+"""Keys of transformers' tokenizer_config.json that name them."""
 
 _BYTES = 256
 
@@ -63,17 +79,33 @@ class TokenizerConfig:
 
 
 class Tokenizer:
-    """A `tokenizers.Tokenizer` with the five special tokens that training needs."""
+    """A `tokenizers.Tokenizer` and its special tokens."""
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+    def __init__(self, inner: tokenizers.Tokenizer, names: Mapping[str, Sequence[str]] = _NAMES) -> None:
+        """
+        Args:
+            inner: the tokenizer, which must have a token that ends a document and a mask.
+            names: names for the special token of each role, the first that it has is used.
+        """
         inner.encode_special_tokens = True  # text is untrusted: its literals are not special
         inner.no_padding()
         inner.no_truncation()
         self.inner = inner
         self.vocabulary: int = inner.get_vocab_size(with_added_tokens=True)
-        self.bos, self.eos, self.pad, self.mask, self.parallel_sep = (_id_of(inner, name) for name in SPECIAL)
+        found = {role: _first(inner, names[role]) for role in _NAMES}
+        eos, mask = found["eos"], found["mask"]
+        assert eos is not None and mask is not None
+        self.eos, self.mask = eos, mask
+        self.bos, self.pad, self.parallel_sep = (
+            eos if found[role] is None else found[role] for role in ("bos", "pad", "parallel_sep")
+        )
         self.special_ids: tuple[int, ...] = tuple(sorted(inner.get_added_tokens_decoder()))
         """Every special or added token: never hidden, never drawn."""
+
+    @property
+    def roles(self) -> tuple[int, int, int, int, int]:
+        """Ids of the tokens that begin and end a document, pad, mask, and separate parallel texts."""
+        return self.bos, self.eos, self.pad, self.mask, self.parallel_sep
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
@@ -87,6 +119,11 @@ class Tokenizer:
         """A token as a person reads it; broken characters become a replacement sign."""
         return self.decode([token])
 
+    def name_of(self, token: int) -> str | None:
+        """The string that stands for a token in the vocabulary; None beyond it."""
+        name: str | None = self.inner.id_to_token(token)
+        return name
+
     @property
     def content_hash(self) -> str:
         """Equal for tokenizers that are equal."""
@@ -98,10 +135,23 @@ class Tokenizer:
             temporary.write_text(self.inner.to_str(), encoding="utf-8")
 
 
-def _id_of(inner: tokenizers.Tokenizer, name: str) -> int:
-    number = inner.token_to_id(name)
-    assert number is not None
-    return int(number)
+def _first(inner: tokenizers.Tokenizer, names: Sequence[str]) -> Any:
+    """Id of the first of some names that the tokenizer has as an added token."""
+    added = {token.content: number for number, token in inner.get_added_tokens_decoder().items()}
+    return next((added[name] for name in names if name in added), None)
+
+
+def _names_in(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Names of the special tokens, those in transformers' tokenizer_config.json first."""
+    file = folder / "tokenizer_config.json"
+    given = read_json(file) if file.is_file() else {}
+    names = {}
+    for role, usual in _NAMES.items():
+        told = [given.get(key) for key in _CONFIGURED.get(role, ())]
+        # a name is text, or a mapping with the text and how spaces around it are treated
+        texts = [str(name.get("content")) if isinstance(name, dict) else str(name) for name in told if name]
+        names[role] = (*texts, *usual)
+    return names
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
@@ -143,7 +193,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     """Reads a tokenizer.json, or the one in a folder.
 
     Raises:
-        DataError: not there, not a tokenizer, or without the special tokens that training needs.
+        DataError: not there, not a tokenizer, or without a token that ends a document or a mask.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
@@ -152,11 +202,12 @@ def load_tokenizer(path: Path) -> Tokenizer:
         inner = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:
         raise DataError(f"{file} is not a tokenizer ({' '.join(str(error).split())[:120]})") from None
-    added = {token.content for token in inner.get_added_tokens_decoder().values()}
-    missing = [name for name in SPECIAL if name not in added]
+    names = _names_in(file.parent)
+    missing = [role for role in ("eos", "mask") if _first(inner, names[role]) is None]
     if missing:
-        raise DataError(f"tokenizer {file} lacks the special tokens {', '.join(missing)}; add them to it")
-    return Tokenizer(inner)
+        wanted = "; ".join(f"{role}: one of {', '.join(_NAMES[role])}" for role in missing)
+        raise DataError(f"tokenizer {file} lacks special tokens ({wanted}); add them to it")
+    return Tokenizer(inner, names)
 
 
 def sample_texts(documents: Iterable[Document], characters: int) -> list[str]:

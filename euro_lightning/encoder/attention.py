@@ -184,9 +184,10 @@ def _local_sdpa(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, mask_BRR:
     fill = blocks * block - total
     query = pad(query_THK, (0, 0, 0, 0, 0, fill)) if fill else query_THK
     key, value = (
-        _Neighbours.apply(pad(x, (0, 0, 0, 0, block, fill + block)), block) for x in (key_TGK, value_TGK)
+        _Neighbours.apply(pad(x, (0, 0, 0, 0, block, fill + block)), block)  # type: ignore[no-untyped-call]
+        for x in (key_TGK, value_TGK)
     )
-    query = query.unflatten(0, (blocks, block))
+    query = query.view(blocks, block, *query.shape[1:])
     output = scaled_dot_product_attention(
         query.transpose(1, 2), key, value, attn_mask=mask_BRR, enable_gqa=grouped
     )
@@ -206,7 +207,7 @@ class _Neighbours(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        left, middle, right = gradients[0].transpose(1, 2).split(ctx.block, dim=1)
+        left, middle, right = torch.split(gradients[0].transpose(1, 2), ctx.block, dim=1)
         states = middle.new_empty(len(middle) + 2, *middle.shape[1:])
         states[0] = states[-1] = 0
         states[1:-1] = middle

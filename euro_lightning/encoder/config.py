@@ -112,7 +112,7 @@ class EncoderConfig:
                 found.append(f"{where}.{name} is {getattr(self, name)}: it must be above 0")
         if not 0 <= self.attention_output_dropout < 1:
             found.append(
-                f"{where}.attention_output_dropout is {self.attention_output_dropout}: it lies between 0 and 1, without 1"
+                f"{where}.attention_output_dropout is {self.attention_output_dropout}: it is at least 0, below 1"
             )
         if found:
             return found

@@ -60,9 +60,7 @@ class Encoder(nn.Module):
     def _scopes(self, segments: Segments) -> tuple[Scope, Scope]:
         """Of the global and of the local layers; the same where there are none."""
         config, positions_T = self.config, segments.positions()
-        whole = Scope(
-            segments, None, rotary_tables(positions_T, config.head_size, self.rotary_base), None
-        )
+        whole = Scope(segments, None, rotary_tables(positions_T, config.head_size, self.rotary_base), None)
         if not config.has_local_layers:
             return whole, whole
         tables = rotary_tables(positions_T, config.head_size, self.local_rotary_base)

@@ -7,16 +7,19 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
 
-from euro_lightning.checkpoint import check_shapes, load_weights
+from euro_lightning.checkpoint import check_shapes
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.packing import PackedBatch
+from euro_lightning.data.tokenizer import Tokenizer
 from euro_lightning.encoder.attention import Segments, resolve_backend
 from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.model import MaskedLanguageEncoder
+from euro_lightning.encoder.tiling import LayerMap, Rescale
 from euro_lightning.errors import ConfigError, UserError, raise_all
 from euro_lightning.keys import key_of
 from euro_lightning.objective.masking import Masking, Replacement
 from euro_lightning.objective.scores import Score, SourceScores, mean_score, unigram_tables
+from euro_lightning.pretrained import adopt, read_pretrained
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,31 @@ class Optimizer:
 
     decay: Literal["all", "matrices"] = "all"
     """What decays: all parameters, as EuroBERT, or all but norms and embeddings."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The weights that a run starts with."""
+
+    origin: str
+    """See `read_pretrained`."""
+    option: str
+    """The option that it came from, for messages."""
+    resize_vocabulary: bool = False
+    """Whether the vocabularies may differ."""
+    tiling: tuple[LayerMap, Rescale] | None = None
+    """How a smaller encoder grows; None takes an encoder of the same size."""
+
+    def apply(self, network: MaskedLanguageEncoder, tokenizer: Tokenizer, seed: int) -> None:
+        """Copies the weights into a network that is initialised.
+
+        Raises:
+            UserError: they cannot be read or do not fit.
+        """
+        found = read_pretrained(self.origin, self.option)
+        if self.tiling is not None:
+            found = found.grown(network.config, *self.tiling, seed)
+        adopt(network, found, tokenizer, self.resize_vocabulary)
 
 
 def _segments_of(batch: PackedBatch) -> Segments:
@@ -66,8 +94,8 @@ class MaskedLanguageModel(LightningModule):
         self.replacement = replacement
         self.attention_backend: str = attention
         self.masking_ratio = 0.0
-        self.init_from: str | None = None
-        """A checkpoint or run folder whose weights a new run starts with."""
+        self.start: Start | None = None
+        """The weights that a new run starts with; None are random ones."""
         self.allow_changes = False
         """Whether to go on although the corpus is not the checkpoint's."""
         self.scores: dict[str, Score] = {}
@@ -109,8 +137,8 @@ class MaskedLanguageModel(LightningModule):
         )
         self.network = MaskedLanguageEncoder(config, self.attention_backend)
         self.network.initialise(data.seed)
-        if self.init_from is not None:
-            load_weights(self.network, self.init_from, data.store.tokenizer_hash)
+        if self.start is not None:
+            self.start.apply(self.network, tokenizer, data.seed)
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

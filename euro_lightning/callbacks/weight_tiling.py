@@ -1,0 +1,42 @@
+"""Starts a run with the weights of a smaller encoder, tiled."""
+
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from euro_lightning.encoder.tiling import LayerMap, Rescale
+from euro_lightning.errors import ConfigError
+from euro_lightning.objective.mlm import Start
+
+
+class WeightTiling(Callback):
+    """Grows a trained encoder into this one before the first step; a resumed run is left alone."""
+
+    def __init__(
+        self,
+        source: str | None = None,
+        layers: LayerMap = "type_preserving",
+        rescale: Rescale = "none",
+    ) -> None:
+        """
+        Args:
+            source: A smaller encoder of the same family: a run folder, a checkpoint, a Hugging Face
+                directory or Hub name; null starts as usual.
+            layers: Which layer of the source each layer takes: type_preserving keeps global and local
+                ones apart, nearest is what ModernBERT did.
+            rescale: What happens to the weights of inputs that now come in copies: none leaves them,
+                even and uneven split them among the copies, so that activations keep their size.
+        """
+        self.source = source
+        self.layers: LayerMap = layers
+        self.rescale: Rescale = rescale
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        """Tells the module, which builds its network after this, what it starts with."""
+        if self.source is None or stage != "fit" or trainer.ckpt_path is not None:
+            return
+        if pl_module.start is not None:
+            raise ConfigError(
+                "init_from and weight_tiling.source are both given: weights come from one place"
+            )
+        pl_module.start = Start(self.source, "weight_tiling.source", tiling=(self.layers, self.rescale))

@@ -1,0 +1,148 @@
+"""Weights from elsewhere: a run, a checkpoint, a Hugging Face directory; and how they enter a network."""
+
+import sys
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from euro_lightning.checkpoint import check_shapes, find_weights, is_run, load_checkpoint
+from euro_lightning.data.tokenizer import Tokenizer, load_tokenizer
+from euro_lightning.encoder.config import EncoderConfig, encoder_config
+from euro_lightning.encoder.model import MaskedLanguageEncoder
+from euro_lightning.encoder.tiling import LayerMap, Rescale, tile
+from euro_lightning.errors import UserError
+
+TOKENIZER = "tokenizer.json"
+"""The tokenizer's name in a run folder and in a Hugging Face directory."""
+
+_VOCABULARY = ("encoder.embedding.weight", "head.weight", "head.bias")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Weights, and all that must be known to use them."""
+
+    origin: str
+    """What the user called it, for messages."""
+    config: EncoderConfig
+    rotary_bases: tuple[float, float]
+    """Of the global and of the local layers, as last trained."""
+    weights: dict[str, Tensor]
+    """State dict of a `MaskedLanguageEncoder`."""
+    tokenizer: Tokenizer | None
+    """What its rows stand for; None where there is no tokenizer beside it."""
+    tokens: int | None = None
+    """Tokens trained on, where known."""
+
+    def grown(self, target: EncoderConfig, layers: LayerMap, rescale: Rescale, seed: int) -> "Pretrained":
+        """Tiled into a larger encoder with the vocabulary of this one.
+
+        Raises:
+            UserError: it cannot be tiled.
+        """
+        target = replace(target, vocabulary=self.config.vocabulary)
+        weights = tile(self.weights, self.config, target, layers, rescale, seed)
+        return replace(self, config=target, weights=weights)
+
+
+def read_pretrained(origin: str, option: str) -> Pretrained:
+    """Weights by the name that a user gives them.
+
+    Args:
+        origin: a run folder (its last checkpoint), a checkpoint, a Hugging Face directory or Hub name.
+        option: the option that it came from, for messages.
+
+    Raises:
+        UserError: there is nothing of the kind, or it is damaged.
+    """
+    path = find_weights(origin, option)
+    content = load_checkpoint(path)
+    facts = content["euro_lightning"]
+    prefix = "network."
+    weights = {
+        key.removeprefix(prefix).replace("_orig_mod.", ""): value
+        for key, value in content["state_dict"].items()
+        if key.startswith(prefix)
+    }
+    file = path.parent.parent / TOKENIZER
+    return Pretrained(
+        origin=f"{option} {path}",
+        config=encoder_config(facts["encoder"], f"{path}: encoder"),
+        rotary_bases=(facts["rotary_base"], facts.get("local_rotary_base", 10_000.0)),
+        weights=weights,
+        tokenizer=load_tokenizer(file) if is_run(path.parent.parent) and file.is_file() else None,
+        tokens=facts["tokens"],
+    )
+
+
+def adopt(network: MaskedLanguageEncoder, found: Pretrained, tokenizer: Tokenizer, resize: bool) -> None:
+    """Copies weights into a network whose rows stand for the tokens of a tokenizer.
+
+    Args:
+        network: initialised; rows that the weights do not have keep their initial values.
+        found: the weights, of the same shape but for the vocabulary.
+        tokenizer: that of the network.
+        resize: whether the vocabularies may differ; rows of tokens that both have are then copied.
+
+    Raises:
+        UserError: another encoder, or another vocabulary without `resize`.
+    """
+    weights = dict(found.weights)
+    own, rows = network.state_dict(), network.config.vocabulary or 0
+    differing = differing_rows(found, tokenizer, rows)
+    if differing and not resize:
+        raise UserError(
+            f"{found.origin}: {differing:,} of {rows:,} rows of its vocabulary differ from this tokenizer's;"
+            " give its tokenizer with data.tokenizer.path, or --resize_vocabulary copies the rows of tokens"
+            " that both have"
+        )
+    if differing:
+        if found.tokenizer is None:
+            raise UserError(f"{found.origin}: there is no {TOKENIZER} that says what its rows stand for")
+        mine, theirs = matching_rows(found.tokenizer, tokenizer)
+        for name in _VOCABULARY:
+            if name in own and name in weights and own[name].shape[1:] == weights[name].shape[1:]:
+                resized = own[name].clone()
+                resized[mine] = weights[name][theirs].to(resized)
+                weights[name] = resized
+        print(
+            f"{found.origin}: {len(mine):,} of {rows:,} rows of the vocabulary copied, the others are new",
+            file=sys.stderr,
+        )
+    check_shapes(network, weights, found.origin)
+    network.load_state_dict(weights)
+
+
+def differing_rows(found: Pretrained, tokenizer: Tokenizer, rows: int) -> int:
+    """How many of a network's rows stand for something else than those of the weights."""
+    theirs = found.config.vocabulary or 0
+    if found.tokenizer is None:
+        if theirs == rows:
+            print(
+                f"warning: {found.origin} has no {TOKENIZER} beside it: whether its rows are those of this"
+                " tokenizer cannot be checked",
+                file=sys.stderr,
+            )
+        return abs(theirs - rows)
+    differing = sum(
+        tokenizer.name_of(token) != found.tokenizer.name_of(token)
+        for token in range(max(tokenizer.vocabulary, found.tokenizer.vocabulary))
+    )
+    return max(differing, abs(theirs - rows))
+
+
+def matching_rows(source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
+    """Rows of the target, and those of the source with the same token, int64 [N] each.
+
+    Tokens are the same when their strings are, special ones when their roles are.
+    """
+    numbers = {source.name_of(token): token for token in range(source.vocabulary)}
+    pairs = {
+        token: numbers[name]
+        for token in range(target.vocabulary)
+        if (name := target.name_of(token)) in numbers
+    }
+    pairs |= dict(zip(target.roles, source.roles, strict=True))
+    mine = sorted(pairs)
+    return torch.tensor(mine), torch.tensor([pairs[token] for token in mine])
