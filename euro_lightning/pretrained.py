@@ -1,7 +1,8 @@
 """Weights from elsewhere: a run, a checkpoint, a Hugging Face directory; and how they enter a network."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -9,12 +10,16 @@ from torch import Tensor
 from euro_lightning.checkpoint import check_shapes, find_weights, is_run, load_checkpoint
 from euro_lightning.data.tokenizer import Tokenizer, load_tokenizer
 from euro_lightning.encoder.config import EncoderConfig, encoder_config
-from euro_lightning.encoder.model import MaskedLanguageEncoder
+from euro_lightning.encoder.directory import CONFIG, download, is_hub_name, read_directory
+from euro_lightning.encoder.model import LOCAL_BASE, MaskedLanguageEncoder
 from euro_lightning.encoder.tiling import LayerMap, Rescale, tile
 from euro_lightning.errors import UserError
 
 TOKENIZER = "tokenizer.json"
 """The tokenizer's name in a run folder and in a Hugging Face directory."""
+
+_FREE = ("vocabulary", "max_length", "attention_output_dropout", "initialisation", "initializer_std")
+"""Fields of an encoder that do not change what its weights compute."""
 
 _VOCABULARY = ("encoder.embedding.weight", "head.weight", "head.bias")
 
@@ -56,22 +61,34 @@ def read_pretrained(origin: str, option: str) -> Pretrained:
     Raises:
         UserError: there is nothing of the kind, or it is damaged.
     """
-    path = find_weights(origin, option)
+    folder = download(origin, option) if is_hub_name(origin) else Path(origin)
+    if (folder / CONFIG).is_file() and not is_run(folder):
+        return _of_directory(folder, f"{option} {origin}")
+    return _of_checkpoint(find_weights(origin, option), option)
+
+
+def _of_directory(folder: Path, origin: str) -> Pretrained:
+    config, bases, weights = read_directory(folder, origin)
+    tokenizer = load_tokenizer(folder) if (folder / TOKENIZER).is_file() else None
+    return Pretrained(origin, config, bases, weights, tokenizer)
+
+
+def _of_checkpoint(path: Path, option: str) -> Pretrained:
     content = load_checkpoint(path)
-    facts = content["euro_lightning"]
+    facts, folder = content["euro_lightning"], path.parent.parent
     prefix = "network."
     weights = {
         key.removeprefix(prefix).replace("_orig_mod.", ""): value
         for key, value in content["state_dict"].items()
         if key.startswith(prefix)
     }
-    file = path.parent.parent / TOKENIZER
+    has_tokenizer = is_run(folder) and (folder / TOKENIZER).is_file()
     return Pretrained(
         origin=f"{option} {path}",
         config=encoder_config(facts["encoder"], f"{path}: encoder"),
-        rotary_bases=(facts["rotary_base"], facts.get("local_rotary_base", 10_000.0)),
+        rotary_bases=(facts["rotary_base"], facts.get("local_rotary_base", LOCAL_BASE)),
         weights=weights,
-        tokenizer=load_tokenizer(file) if is_run(path.parent.parent) and file.is_file() else None,
+        tokenizer=load_tokenizer(folder / TOKENIZER) if has_tokenizer else None,
         tokens=facts["tokens"],
     )
 
@@ -88,6 +105,9 @@ def adopt(network: MaskedLanguageEncoder, found: Pretrained, tokenizer: Tokenize
     Raises:
         UserError: another encoder, or another vocabulary without `resize`.
     """
+    others = different_fields(found.config, network.config)
+    if others:
+        raise UserError(f"{found.origin}: weights of another encoder: {'; '.join(others)}")
     weights = dict(found.weights)
     own, rows = network.state_dict(), network.config.vocabulary or 0
     differing = differing_rows(found, tokenizer, rows)
@@ -112,6 +132,15 @@ def adopt(network: MaskedLanguageEncoder, found: Pretrained, tokenizer: Tokenize
         )
     check_shapes(network, weights, found.origin)
     network.load_state_dict(weights)
+
+
+def different_fields(source: EncoderConfig, target: EncoderConfig) -> list[str]:
+    """What two encoders compute differently though their tensors might fit, one text each."""
+    return [
+        f"{field.name} is {getattr(source, field.name)} there and {getattr(target, field.name)} here"
+        for field in fields(EncoderConfig)
+        if field.name not in _FREE and getattr(source, field.name) != getattr(target, field.name)
+    ]
 
 
 def differing_rows(found: Pretrained, tokenizer: Tokenizer, rows: int) -> int:
