@@ -10,6 +10,9 @@ COMMANDS = {
     "validate": ("euro_lightning.commands", "validate", "scores of a run on the validation split"),
     "test": ("euro_lightning.commands", "test", "scores of a run on the test split"),
     "predict": ("euro_lightning.commands", "predict", "sentence vectors of a text file, or words for a mask"),
+    "inspect": ("euro_lightning.inspection", "inspect", "encoders side by side: parameters, FLOPs, bytes"),
+    "export": ("euro_lightning.exchange", "export", "write a run as a directory that transformers loads"),
+    "grow": ("euro_lightning.exchange", "grow", "tile an encoder into a larger one to start from"),
     "prepare": ("euro_lightning.commands", "prepare", "make or check the token store of an experiment"),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from euro_lightning.checkpoint import check_shapes, find_weights, is_run, load_checkpoint
+from euro_lightning.checkpoint import check_shapes, find_weights, is_run, list_checkpoints, load_checkpoint
 from euro_lightning.data.tokenizer import Tokenizer, load_tokenizer
 from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.directory import CONFIG, download, is_hub_name, read_directory
@@ -175,3 +175,37 @@ def matching_rows(source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]
     pairs |= dict(zip(target.roles, source.roles, strict=True))
     mine = sorted(pairs)
     return torch.tensor(mine), torch.tensor([pairs[token] for token in mine])
+
+
+def read_average(origin: str, count: int) -> tuple[Pretrained, list[Path]]:
+    """The mean of the last checkpoints of a run.
+
+    Args:
+        origin: a run folder, or a checkpoint in one, which is then the last.
+        count: how many.
+
+    Returns:
+        The mean with all else of the last, and the checkpoints, oldest first.
+
+    Raises:
+        UserError: not a run or too few checkpoints, or they are of different encoders.
+    """
+    last = find_weights(origin, "export")
+    if not is_run(last.parent.parent):
+        raise UserError(f"export {origin}: not a run folder and not a checkpoint in one")
+    paths = [path for path in list_checkpoints(last.parent) if path <= last][-count:]
+    if len(paths) < count:
+        raise UserError(f"export {origin}: --average {count}, but there are {len(paths)} checkpoints")
+    found = _of_checkpoint(last, "export")
+    if count == 1:
+        return found, paths
+    sums = {name: torch.zeros(tensor.shape, dtype=torch.float64) for name, tensor in found.weights.items()}
+    for path in paths:
+        other = _of_checkpoint(path, "export")
+        differing = different_fields(other.config, found.config)
+        if differing or other.weights.keys() != sums.keys():
+            raise UserError(f"export {path}: of another encoder than {last.name}")
+        for name, tensor in other.weights.items():
+            sums[name] += tensor
+    mean = {name: (total / count).to(found.weights[name].dtype) for name, total in sums.items()}
+    return replace(found, weights=mean), paths

@@ -45,6 +45,8 @@ class TextDocuments:
 
 def _encode(text: str, tokenizer: Tokenizer, mask_literal: str | None) -> list[int]:
     pieces = text.split(mask_literal) if mask_literal else [text]
+    # a token begins with the space before it, so a mask takes that space with it
+    pieces[:-1] = [piece.rstrip() for piece in pieces[:-1]]
     ids: list[int] = []
     for number, piece in enumerate(tokenizer.encode_batch(pieces)):
         ids += [tokenizer.mask, *piece] if number else piece

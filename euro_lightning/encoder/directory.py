@@ -138,13 +138,18 @@ def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
         shards[-1][name] = tensor.contiguous()
         size += tensor.nbytes
     if len(shards) == 1:
-        save_file(shards[0], folder / WEIGHTS, metadata={"format": "pt"})
+        _save(shards[0], folder / WEIGHTS)
         return
     files: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        save_file(shard, folder / file, metadata={"format": "pt"})
+        _save(shard, folder / file)
         files |= dict.fromkeys(shard, file)
     total = sum(tensor.nbytes for tensor in weights.values())
     index = {"metadata": {"total_size": total}, "weight_map": files}
     (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _save(weights: dict[str, Tensor], path: Path) -> None:
+    save_file(weights, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors gives it to its owner alone

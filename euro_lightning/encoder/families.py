@@ -114,7 +114,7 @@ def from_huggingface_config(given: Mapping[str, Any], what: str) -> tuple[Encode
     modern = family == "modernbert"
     layers, kinds = given["num_hidden_layers"], given.get("layer_types") or []
     global_layers = [layer for layer, kind in enumerate(kinds) if kind == "full_attention"] if modern else []
-    every = global_layers[1] if len(global_layers) > 1 else layers if global_layers else 1
+    every = global_layers[1] if len(global_layers) > 1 else max(layers, 3) if global_layers else 1
     rope = given["rope_parameters"]
     whole = rope["full_attention"] if modern else rope
     local = rope["sliding_attention"] if modern else rope
