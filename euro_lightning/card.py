@@ -18,13 +18,13 @@ _DOMAINS = ("code", "math", "parallel")
 
 
 def model_card(
-    name: str, config: EncoderConfig, tokens: int | None, notes: Sequence[str], run: Path | None = None
+    name: str, config: EncoderConfig | None, tokens: int | None, notes: Sequence[str], run: Path | None = None
 ) -> str:
     """README.md of an exported directory.
 
     Args:
         name: title.
-        config: the encoder.
+        config: the encoder; None for a baseline.
         tokens: tokens trained on, where known.
         notes: what else a reader must know, a sentence each.
         run: the run's folder, with its configuration, scores and the state of the code.
@@ -35,16 +35,13 @@ def model_card(
     head = {
         "library_name": "transformers",
         "pipeline_tag": "fill-mask",
-        "tags": ["euro_lightning", family_of(config), "fill-mask"],
+        "tags": ["euro_lightning", *([family_of(config)] if config else []), "fill-mask"],
         **({"language": languages} if languages else {}),
     }
-    count = parameter_count(config)
     lines = [
         "---", yaml.safe_dump(head, sort_keys=False).strip(), "---", "", f"# {name}", "",
-        f"A text encoder of {count.total:,} parameters ({count.vocabulary:,} of them in a vocabulary of"
-        f" {config.vocabulary:,}): {config.layers} layers of width {config.width:,}, segments of up to"
-        f" {config.max_length:,} tokens."
-        + (f" Trained on {tokens:,} tokens by masked language modelling." if tokens else ""),
+        *([_shape(config)] if config else []),
+        *([f"Trained on {tokens:,} tokens by masked language modelling."] if tokens else []),
         *notes, "", "```python", "from transformers import pipeline",
         'fill = pipeline("fill-mask", model="path/of/this/directory")',
         'fill(f"Paris is the capital of{fill.tokenizer.mask_token}.")', "```", "",
@@ -54,6 +51,15 @@ def model_card(
     if run is not None:
         lines += [*_recipe(settings, phases), *_scores(run), *_code(run)]
     return "\n".join(lines) + "\n"
+
+
+def _shape(config: EncoderConfig) -> str:
+    count = parameter_count(config)
+    return (
+        f"A text encoder of {count.total:,} parameters ({count.vocabulary:,} of them in a vocabulary of"
+        f" {config.vocabulary:,}): {config.layers} layers of width {config.width:,}, segments of up to"
+        f" {config.max_length:,} tokens."
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

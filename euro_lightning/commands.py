@@ -17,7 +17,8 @@ from euro_lightning.checkpoint import read_facts
 from euro_lightning.cli import EuroCLI, Options, build, quiet, read_settings, resolved, show_help
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.errors import ConfigError, Interrupted, UserError
-from euro_lightning.objective.mlm import MaskedLanguageModel, Start
+from euro_lightning.objective.mlm import MaskedLanguageModel
+from euro_lightning.objective.network import Start
 from euro_lightning.recipe import check_unchanged, recipe_of
 from euro_lightning.run import Run, find_run, open_run, rank_of_environment
 from euro_lightning.tracking import Tracking, mlflow_command

@@ -1,10 +1,11 @@
 """A directory that transformers loads: weights, configuration, tokenizer, model card."""
 
+import contextlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,36 @@ def write_directory(out: Path, found: Pretrained, dtype: str, card: str, force: 
     with torch.device("meta"):
         check_shapes(MaskedLanguageEncoder(found.config), found.weights, found.origin)
     weights = to_huggingface({k: v.to(DTYPES[dtype]) for k, v in found.weights.items()}, found.config)
+    with _whole_directory(out) as folder:
+        write_weights(folder, weights)
+        configuration = model_configuration(found.config, found.rotary_bases, found.tokenizer, dtype)
+        _write_json(folder / CONFIG, configuration)
+        _write_rest(folder, found.tokenizer, found.config.max_length, card)
+        _read_back(folder, found, dtype)
+
+
+def write_baseline(out: Path, model: Any, tokenizer: Tokenizer, card: str, force: bool) -> None:
+    """The same for a model of transformers, which writes its weights and configuration itself."""
+    check_free(out, force)
+    with _whole_directory(out) as folder:
+        model.save_pretrained(folder)
+        longest = int(getattr(model.config, "max_position_embeddings", 512))
+        _write_rest(folder, tokenizer, longest, card)
+
+
+def _write_rest(folder: Path, tokenizer: Tokenizer, longest: int, card: str) -> None:
+    for name, content in tokenizer_files(tokenizer, longest).items():
+        _write_json(folder / name, content)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _whole_directory(out: Path) -> Iterator[Path]:
+    """Yields a directory that takes the name `out` when the block ends well, in place of what has it."""
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.new")
     try:
         with atomic_directory(staged) as folder:
-            write_weights(folder, weights)
-            configuration = model_configuration(found.config, found.rotary_bases, found.tokenizer, dtype)
-            _write_json(folder / CONFIG, configuration)
-            for name, content in tokenizer_files(found.tokenizer, found.config).items():
-                _write_json(folder / name, content)
-            (folder / "README.md").write_text(card, encoding="utf-8")
-            _read_back(folder, found, dtype)
+            yield folder
         replace_directory(staged, out)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
@@ -116,7 +137,7 @@ def model_configuration(
     return {**whole, **ids, **older, "architectures": [architecture], "dtype": dtype}
 
 
-def tokenizer_files(tokenizer: Tokenizer, config: EncoderConfig) -> dict[str, Any]:
+def tokenizer_files(tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
     """tokenizer.json and tokenizer_config.json.
 
     A text gets the end token and nothing before it, and a pair is separated, as in training; a mask
@@ -146,7 +167,7 @@ def tokenizer_files(tokenizer: Tokenizer, config: EncoderConfig) -> dict[str, An
         "sep_token": names["eos"],
         "pad_token": names["pad"],
         "mask_token": {"__type": "AddedToken", **mask, "normalized": False, "special": True},
-        "model_max_length": config.max_length,
+        "model_max_length": longest,
         "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
         "padding_side": "right",

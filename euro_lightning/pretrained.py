@@ -76,6 +76,10 @@ def _of_directory(folder: Path, origin: str) -> Pretrained:
 def _of_checkpoint(path: Path, option: str) -> Pretrained:
     content = load_checkpoint(path)
     facts, folder = content["euro_lightning"], path.parent.parent
+    if "encoder" not in facts:
+        raise UserError(
+            f"{option} {path}: a baseline's checkpoint; export it, and give model.baseline the directory"
+        )
     prefix = "network."
     weights = {
         key.removeprefix(prefix).replace("_orig_mod.", ""): value
@@ -154,11 +158,14 @@ def differing_rows(found: Pretrained, tokenizer: Tokenizer, rows: int) -> int:
                 file=sys.stderr,
             )
         return abs(theirs - rows)
-    differing = sum(
-        tokenizer.name_of(token) != found.tokenizer.name_of(token)
-        for token in range(max(tokenizer.vocabulary, found.tokenizer.vocabulary))
-    )
+    differing = differing_tokens(found.tokenizer, tokenizer)
     return max(differing, abs(theirs - rows))
+
+
+def differing_tokens(source: Tokenizer, target: Tokenizer) -> int:
+    """How many token ids stand for different strings."""
+    count = max(source.vocabulary, target.vocabulary)
+    return sum(source.name_of(token) != target.name_of(token) for token in range(count))
 
 
 def matching_rows(source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
@@ -177,6 +184,17 @@ def matching_rows(source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]
     return torch.tensor(mine), torch.tensor([pairs[token] for token in mine])
 
 
+def run_checkpoints(origin: str, count: int) -> list[Path]:
+    """The last checkpoints of a run, oldest first; see `read_average`."""
+    last = find_weights(origin, "export")
+    if not is_run(last.parent.parent):
+        raise UserError(f"export {origin}: not a run folder and not a checkpoint in one")
+    paths = [path for path in list_checkpoints(last.parent) if path <= last][-count:]
+    if len(paths) < count:
+        raise UserError(f"export {origin}: --average {count}, but there are {len(paths)} checkpoints")
+    return paths
+
+
 def read_average(origin: str, count: int) -> tuple[Pretrained, list[Path]]:
     """The mean of the last checkpoints of a run.
 
@@ -190,12 +208,8 @@ def read_average(origin: str, count: int) -> tuple[Pretrained, list[Path]]:
     Raises:
         UserError: not a run or too few checkpoints, or they are of different encoders.
     """
-    last = find_weights(origin, "export")
-    if not is_run(last.parent.parent):
-        raise UserError(f"export {origin}: not a run folder and not a checkpoint in one")
-    paths = [path for path in list_checkpoints(last.parent) if path <= last][-count:]
-    if len(paths) < count:
-        raise UserError(f"export {origin}: --average {count}, but there are {len(paths)} checkpoints")
+    paths = run_checkpoints(origin, count)
+    last = paths[-1]
     found = _of_checkpoint(last, "export")
     if count == 1:
         return found, paths

@@ -44,9 +44,7 @@ class Checkpoints(Callback):
             **self.facts,
             "tokenizer_hash": data.store.tokenizer_hash,
             "corpus": data.store.manifest["corpus"],
-            "encoder": vars(pl_module.network.config),
-            "rotary_base": pl_module.network.rotary_bases[0],
-            "local_rotary_base": pl_module.network.rotary_bases[1],
+            **pl_module.network.facts(),
             "tokens": data.clock,
         }
 

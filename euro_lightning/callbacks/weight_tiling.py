@@ -6,7 +6,7 @@ from lightning.pytorch import Callback, Trainer
 
 from euro_lightning.encoder.tiling import LayerMap, Rescale
 from euro_lightning.errors import ConfigError
-from euro_lightning.objective.mlm import Start
+from euro_lightning.objective.network import Start
 
 
 class WeightTiling(Callback):
@@ -38,5 +38,9 @@ class WeightTiling(Callback):
         if pl_module.start is not None:
             raise ConfigError(
                 "init_from and weight_tiling.source are both given: weights come from one place"
+            )
+        if pl_module.network_plan.baseline is not None:
+            raise ConfigError(
+                "weight_tiling.source and model.baseline are both given: a baseline is not grown"
             )
         pl_module.start = Start(self.source, "weight_tiling.source", tiling=(self.layers, self.rescale))

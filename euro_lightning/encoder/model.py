@@ -4,7 +4,8 @@ T tokens, D width, N hidden positions, V vocabulary.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -127,6 +128,18 @@ class MaskedLanguageEncoder(nn.Module):
     def initialise(self, seed: int) -> None:
         """Random weights as the configuration says; the same for a seed everywhere."""
         initialise(self, self.config, seed)
+
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint must remember to build it again."""
+        return {
+            "encoder": asdict(self.config),
+            "rotary_base": self.encoder.rotary_base,
+            "local_rotary_base": self.encoder.local_rotary_base,
+        }
+
+    def encode(self, ids_T: Tensor, segments: Segments, key: int | None = None) -> Tensor:
+        """See `Encoder.forward`."""
+        return self.encoder(ids_T, segments, key)  # type: ignore[no-any-return]
 
     def logits(
         self, ids_T: Tensor, segments: Segments, positions_N: Tensor, key: int | None = None

@@ -10,16 +10,12 @@ from torch import Tensor
 from euro_lightning.checkpoint import check_shapes
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.packing import PackedBatch
-from euro_lightning.data.tokenizer import Tokenizer
 from euro_lightning.encoder.attention import Segments, resolve_backend
-from euro_lightning.encoder.config import EncoderConfig, encoder_config
-from euro_lightning.encoder.model import MaskedLanguageEncoder
-from euro_lightning.encoder.tiling import LayerMap, Rescale
 from euro_lightning.errors import ConfigError, UserError, raise_all
 from euro_lightning.keys import key_of
 from euro_lightning.objective.masking import Masking, Replacement
+from euro_lightning.objective.network import Network, NetworkPlan, Start
 from euro_lightning.objective.scores import Score, SourceScores, mean_score, unigram_tables
-from euro_lightning.pretrained import adopt, read_pretrained
 
 
 @dataclass(frozen=True)
@@ -42,31 +38,6 @@ class Optimizer:
     """What decays: all parameters, as EuroBERT, or all but norms and embeddings."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """The weights that a run starts with."""
-
-    origin: str
-    """See `read_pretrained`."""
-    option: str
-    """The option that it came from, for messages."""
-    resize_vocabulary: bool = False
-    """Whether the vocabularies may differ."""
-    tiling: tuple[LayerMap, Rescale] | None = None
-    """How a smaller encoder grows; None takes an encoder of the same size."""
-
-    def apply(self, network: MaskedLanguageEncoder, tokenizer: Tokenizer, seed: int) -> None:
-        """Copies the weights into a network that is initialised.
-
-        Raises:
-            UserError: they cannot be read or do not fit.
-        """
-        found = read_pretrained(self.origin, self.option)
-        if self.tiling is not None:
-            found = found.grown(network.config, *self.tiling, seed)
-        adopt(network, found, tokenizer, self.resize_vocabulary)
-
-
 def _segments_of(batch: PackedBatch) -> Segments:
     return Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
 
@@ -76,20 +47,23 @@ class MaskedLanguageModel(LightningModule):
 
     def __init__(
         self,
-        encoder: str | dict[str, Any] = "tiny",
+        encoder: str | dict[str, Any] | None = None,
         optimizer: Optimizer = Optimizer(),
         replacement: Replacement = Replacement(),  # noqa: B008 - frozen
         attention: Literal["auto", "sdpa", "varlen", "flash_attn"] = "auto",
+        baseline: str | None = None,
     ) -> None:
         """
         Args:
-            encoder: A preset's name, or a mapping with `preset` and the fields to change.
+            encoder: A preset's name, or a mapping with `preset` and the fields to change; by default tiny.
             optimizer: Optimizer of all phases; the learning rate belongs to a phase.
             replacement: What stands in the place of a hidden token.
             attention: Attention backend; auto takes the fastest that this machine has.
+            baseline: An encoder of transformers to train in place of ours: a directory or Hub name. One
+                without weights starts at random.
         """
         super().__init__()
-        self.encoder_config: EncoderConfig = encoder_config(encoder)
+        self.network_plan = NetworkPlan(encoder, baseline)
         self.optimizer_config = optimizer
         self.replacement = replacement
         self.attention_backend: str = attention
@@ -99,7 +73,7 @@ class MaskedLanguageModel(LightningModule):
         self.allow_changes = False
         """Whether to go on although the corpus is not the checkpoint's."""
         self.scores: dict[str, Score] = {}
-        self.network: MaskedLanguageEncoder
+        self.network: Network
         self._metrics: dict[str, SourceScores] = {}
 
     @property
@@ -116,27 +90,15 @@ class MaskedLanguageModel(LightningModule):
             return
         data = self.data
         tokenizer = data.tokenizer
-        vocabulary = self.encoder_config.vocabulary or tokenizer.vocabulary
-        problems = self.replacement.problems("model.replacement")
-        if vocabulary < tokenizer.vocabulary:
-            problems.append(
-                f"model.encoder.vocabulary {vocabulary:,} is below the tokenizer's {tokenizer.vocabulary:,}"
-            )
-        for name, phase in data.timeline.phases.items():
-            if phase.lengths.maximum > self.encoder_config.max_length:
-                problems.append(
-                    f"data.phases.{name}.lengths.maximum {phase.lengths.maximum:,} is above the encoder's"
-                    f" max_length {self.encoder_config.max_length:,}"
-                )
-        raise_all(problems)
-        config = encoder_config({**vars(self.encoder_config), "vocabulary": vocabulary})
         device = self.trainer.strategy.root_device
         half = str(self.trainer.precision).startswith(("bf16", "16"))
         self.attention_backend = resolve_backend(
             self.attention_backend, device, torch.bfloat16 if half else torch.float32
         )
-        self.network = MaskedLanguageEncoder(config, self.attention_backend)
-        self.network.initialise(data.seed)
+        lengths = {name: phase.lengths.maximum for name, phase in data.timeline.phases.items()}
+        plan = self.network_plan
+        raise_all([*self.replacement.problems("model.replacement"), *plan.problems(tokenizer, lengths)])
+        self.network = plan.build(tokenizer, lengths, self.attention_backend, data.seed)
         if self.start is not None:
             self.start.apply(self.network, tokenizer, data.seed)
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
@@ -254,8 +216,8 @@ class MaskedLanguageModel(LightningModule):
         """
         segments = _segments_of(batch)
         if self.data.mask_literal is None:
-            hidden = self.network.encoder(batch.ids, segments)
-            return torch.stack([part.float().mean(0) for part in hidden.split(batch.lengths)])
+            hidden = self.network.encode(batch.ids, segments)
+            return torch.stack([part.float().mean(0) for part in torch.split(hidden, list(batch.lengths))])
         positions = (batch.ids == self.data.tokenizer.mask).nonzero().squeeze(1)
         best = self.network.logits(batch.ids, segments, positions).float().softmax(-1).topk(5)
         rows = torch.bucketize(positions, batch.cu_seqlens[1:].long(), right=True).tolist()
