@@ -3,13 +3,19 @@
 import ast
 import importlib.metadata
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 
 from euro_lightning.__main__ import COMMANDS
 from euro_lightning.cli import build, read_settings, resolved
+from euro_lightning.data.datamodule import batch_problems
+from euro_lightning.encoder.cost import parameter_count
+from euro_lightning.encoder.model import MaskedLanguageEncoder
 from tests.conftest import REPOSITORY
 
 PACKAGE = REPOSITORY / "euro_lightning"
@@ -108,10 +114,14 @@ def test_the_encoder_is_plain_torch() -> None:
         assert "lightning.pytorch" not in path.read_text(), path
 
 
+def experiment_name(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY / "experiments").with_suffix(""))
+
+
 EXPERIMENTS = sorted((REPOSITORY / "experiments").rglob("*.yaml"))
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=experiment_name)
 def test_every_shipped_experiment_can_be_built_and_its_resolved_form_is_read_again(
     path: Path, tmp_path: Path
 ) -> None:
@@ -123,13 +133,26 @@ def test_every_shipped_experiment_can_be_built_and_its_resolved_form_is_read_aga
         for line in phase.problems(phase.mixture, f"data.phases.{name}")
     ]
     assert problems == []
+    assert (
+        batch_problems(cli.datamodule.timeline, cli.datamodule.micro_batch_tokens, cli.trainer.world_size)
+        == []
+    )
+    plan, tokenizer = (
+        cli.model.network_plan,
+        SimpleNamespace(vocabulary=cli.model.network_plan.config.vocabulary),
+    )
+    longest = {name: phase.lengths.maximum for name, phase in cli.datamodule.timeline.phases.items()}
+    assert plan.problems(tokenizer, longest) == [] if tokenizer.vocabulary else True
+    with torch.device("meta"):
+        network = MaskedLanguageEncoder(replace(plan.config, vocabulary=plan.config.vocabulary or 4096))
+    assert sum(p.numel() for p in network.parameters()) == parameter_count(network.config).total
     whole = tmp_path / "resolved.yaml"
     whole.write_text(yaml.safe_dump(resolved(cli, options)))
     again, _ = read_settings("fit", ["-c", str(whole)])
     assert resolved(build(again), options) == resolved(cli, options)
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=experiment_name)
 def test_every_line_of_an_experiment_is_commented(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         assert not line.strip() or "#" in line, f"{path.name}, line {number}"

@@ -80,10 +80,11 @@ def rebuild(facts: Mapping[str, Any], weights: Mapping[str, Tensor], dtype: torc
     given = dict(facts["baseline"])
     name = str(facts["architecture"])
     cls: Any = getattr(transformers, name, None)
-    if not (inspect.isclass(cls) and issubclass(cls, transformers.PreTrainedModel)):
+    known: bool = inspect.isclass(cls) and issubclass(cls, transformers.PreTrainedModel)
+    if not known:
         raise UserError(f"transformers has no class {name}, which this baseline is")
     transformers.logging.disable_progress_bar()
-    model = cls(cls.config_class.from_dict(given)).to(dtype)
+    model: Any = cls(cls.config_class.from_dict(given)).to(dtype)
     own = {key.removeprefix("model."): tensor.to(dtype) for key, tensor in weights.items()}
     try:
         model.load_state_dict(own)

@@ -34,8 +34,9 @@ class Optimizer:
     weight_decay: float = 0.1
     """Decoupled weight decay, per unit of learning rate."""
 
-    decay: Literal["all", "matrices"] = "all"
-    """What decays: all parameters, as EuroBERT, or all but norms and embeddings."""
+    decay: Literal["all", "all_but_norms", "matrices"] = "all"
+    """What decays: all parameters (EuroBERT), all but norms and biases (ModernBERT), or, with
+    `matrices`, neither those nor embeddings."""
 
 
 def _segments_of(batch: PackedBatch) -> Segments:
@@ -122,7 +123,8 @@ class MaskedLanguageModel(LightningModule):
         decayed: list[torch.nn.Parameter] = []
         spared: list[torch.nn.Parameter] = []
         for name, parameter in self.network.named_parameters():
-            spare = config.decay == "matrices" and (parameter.ndim < 2 or "embedding" in name)
+            spare = config.decay != "all" and parameter.ndim < 2
+            spare |= config.decay == "matrices" and "embedding" in name
             (spared if spare else decayed).append(parameter)
         groups = [{"params": decayed, "weight_decay": config.weight_decay}]
         if spared:
