@@ -13,6 +13,7 @@ from euro_lightning.callbacks.checkpoints import Checkpoints
 from euro_lightning.callbacks.finite_loss import FiniteLoss
 from euro_lightning.callbacks.summary import show_scores
 from euro_lightning.callbacks.token_clock import callback_of
+from euro_lightning.callbacks.weight_tiling import WeightTiling
 from euro_lightning.checkpoint import read_facts
 from euro_lightning.cli import EuroCLI, Options, build, quiet, read_settings, resolved, show_help
 from euro_lightning.data.datamodule import TextDataModule
@@ -68,6 +69,7 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     checkpoints, tracking = callback_of(trainer, Checkpoints), callback_of(trainer, Tracking)
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
     callback_of(trainer, FiniteLoss).folder = run.path
+    callback_of(trainer, WeightTiling).resumed = run.checkpoint is not None
     if options.init_from and not run.checkpoint:
         model.start = Start(options.init_from, "--init_from", options.resize_vocabulary)
     model.allow_changes = options.allow_changes

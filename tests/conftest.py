@@ -79,12 +79,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stores")
 
 
-@pytest.fixture
-def config(corpus: Path, stores: Path, tmp_path: Path) -> dict[str, Any]:
+def small_recipe(corpus: Path, stores: Path, root: Path) -> dict[str, Any]:
     """A whole recipe of 24 steps for a very small encoder."""
     mixture = {"en": 0.4, "fr": 0.2, "code": 0.3, "parallel": 0.1}
     return {
-        "root": str(tmp_path / "runs"),
+        "root": str(root),
         "model": {
             "encoder": {
                 "layers": 1, "width": 32, "heads": 2, "key_value_heads": 1, "feed_forward": 48, "max_length": 128,
@@ -126,20 +125,30 @@ def config(corpus: Path, stores: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
+def config(corpus: Path, stores: Path, tmp_path: Path) -> dict[str, Any]:
+    """The small recipe, with its runs in the test's folder."""
+    return small_recipe(corpus, stores, tmp_path / "runs")
+
+
+def write_experiment(path: Path, recipe: dict[str, Any], changes: dict[str, Any] | None = None) -> Path:
+    """Writes a recipe, changed at dotted keys."""
+    tree = json.loads(json.dumps(recipe))
+    for key, value in (changes or {}).items():
+        *parents, last = key.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = value
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    return path
+
+
+@pytest.fixture
 def experiment(config: dict[str, Any], tmp_path: Path) -> Callable[..., Path]:
     """Writes the recipe, changed at dotted keys, and returns the file."""
 
     def write(changes: dict[str, Any] | None = None, name: str = "small") -> Path:
-        tree = json.loads(json.dumps(config))
-        for key, value in (changes or {}).items():
-            *parents, last = key.split(".")
-            node = tree
-            for parent in parents:
-                node = node.setdefault(parent, {})
-            node[last] = value
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(tree, sort_keys=False))
-        return path
+        return write_experiment(tmp_path / f"{name}.yaml", config, changes)
 
     return write
 
@@ -181,3 +190,20 @@ def same_weights(first: Path, second: Path) -> bool:
 
     left, right = weights(first), weights(second)
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+@pytest.fixture
+def complaint(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must fail; returns its last line, after checking that it is one."""
+
+    from euro_lightning.__main__ import main
+
+    def complain(code: int, *arguments: str | Path) -> str:
+        capsys.readouterr()
+        assert main([str(a) for a in arguments]) == code
+        lines = capsys.readouterr().err.strip().splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        assert len(errors) == 1 and lines[-1] == errors[0], lines
+        return errors[0].removeprefix("error: ")
+
+    return complain

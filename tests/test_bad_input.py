@@ -13,22 +13,6 @@ from euro_lightning.data.store import TokenStore
 from euro_lightning.errors import DataError
 from tests.conftest import last_checkpoint, run, small_corpus, write_jsonl
 
-
-@pytest.fixture
-def complaint(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command that must fail; returns its last line, after checking that it is one."""
-
-    def complain(code: int, *arguments: str | Path) -> str:
-        capsys.readouterr()
-        assert main([str(a) for a in arguments]) == code
-        lines = capsys.readouterr().err.strip().splitlines()
-        errors = [line for line in lines if line.startswith("error: ")]
-        assert len(errors) == 1 and lines[-1] == errors[0], lines
-        return errors[0].removeprefix("error: ")
-
-    return complain
-
-
 Complaint = Callable[..., str]
 Experiment = Callable[..., Path]
 

@@ -30,10 +30,12 @@ class WeightTiling(Callback):
         self.source = source
         self.layers: LayerMap = layers
         self.rescale: Rescale = rescale
+        self.resumed = False
+        """Whether the run continues from a checkpoint; Lightning does not tell before it has read it."""
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Tells the module, which builds its network after this, what it starts with."""
-        if self.source is None or stage != "fit" or trainer.ckpt_path is not None:
+        if self.source is None or stage != "fit" or self.resumed:
             return
         if pl_module.start is not None:
             raise ConfigError(
