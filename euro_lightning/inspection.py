@@ -1,6 +1,6 @@
 """Encoders side by side: shapes, parameters, FLOPs, bytes; no weight is allocated."""
 
-import sys
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,13 +161,13 @@ def _bytes(count: float) -> str:
 def print_table(shapes: Sequence[Shape], against: Shape, options: InspectOptions) -> None:
     """One row for each encoder."""
     table = Table(show_lines=False, pad_edge=False)
-    table.add_column("encoder", no_wrap=True)
+    table.add_column("encoder", overflow="fold", min_width=10)
     headings = (
-        "layers", "width", "heads", "MLP", "vocabulary", "parameters", "in vocabulary", "share", "in core",
-        "core against", f"MFLOP/token at {options.length:,}", "weights", "optimizer",
+        "layers", "width", "heads", "MLP", "vocabulary", "parameters", "in\nvocabulary", "share", "in core",
+        "core\nagainst", f"MFLOP/token\nat {options.length:,}", "weights", "optimizer",
     )  # fmt: skip
     for heading in headings:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for shape in shapes:
         known = shape.vocabulary is not None
         table.add_row(
@@ -180,7 +180,8 @@ def print_table(shapes: Sequence[Shape], against: Shape, options: InspectOptions
             f"{shape.core_parameters / against.core_parameters - 1:+,.1%}",
             f"{shape.flops / 1e6:,.0f}", _bytes(4 * shape.parameters), _bytes(8 * shape.parameters),
         )  # fmt: skip
-    console = Console(width=None if sys.stdout.isatty() else 190)
+    # a narrow terminal breaks lines, which is better than losing digits
+    console = Console(width=max(170, shutil.get_terminal_size().columns))
     console.print(table)
     console.print(
         f"Core against that of {against.name}. MFLOP: forward and backward, {options.masked:.0%} of the tokens"

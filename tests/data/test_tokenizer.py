@@ -126,3 +126,20 @@ def test_small_sources_get_their_part_of_the_sample() -> None:
     assert characters["x"] == pytest.approx(14_000, abs=200)
     assert characters["a"] == pytest.approx(7_000, abs=200)
     assert texts == sample_texts([*small, *reversed(large), *pairs], 30_000)
+
+
+def test_tokenizers_of_other_projects_serve_by_the_roles_of_their_tokens(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as Inner
+    from tokenizers import models
+
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    inner = Inner(models.WordLevel({**{n: i for i, n in enumerate(names)}, "a": 5}, unk_token="[UNK]"))
+    inner.add_special_tokens(names)
+    inner.save(str(tmp_path / "tokenizer.json"))
+    bert = load_tokenizer(tmp_path)
+    assert bert.roles == (2, 3, 0, 4, 3), "without a separator of its own the end of a text separates"
+    assert bert.special_ids == (0, 1, 2, 3, 4)
+    # names in transformers' file go first, as text or as a mapping
+    settings = '{"eos_token": "[CLS]", "mask_token": {"content": "[UNK]", "lstrip": true}}'
+    (tmp_path / "tokenizer_config.json").write_text(settings)
+    assert load_tokenizer(tmp_path).roles == (2, 2, 0, 1, 2)
