@@ -226,11 +226,16 @@ def still(recipe: dict[str, Any], path: Path, changes: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize("kind", ["run", "directory"])
 def test_init_from_starts_with_the_weights_of_a_run_or_a_directory(
-    runs: dict[str, Path], recipe: dict[str, Any], tmp_path: Path, kind: str
+    runs: dict[str, Path],
+    recipe: dict[str, Any],
+    tmp_path: Path,
+    kind: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = runs["modernbert"] if kind == "run" else exported(runs["modernbert"])
     path = still(recipe, tmp_path / f"start-{kind}.yaml", {"model.encoder": MODERN})
     assert main(["fit", "-c", str(path), "--init_from", str(source)]) == 0
+    assert "trained with rotary_base 250,000, goes on with 10,000" in capsys.readouterr().err
     start = weights(last_checkpoint(Path(recipe["root"]) / f"start-{kind}"))
     trained = weights(last_checkpoint(runs["modernbert"]))
     assert start.keys() == trained.keys()
@@ -250,7 +255,7 @@ def test_another_vocabulary_is_refused_or_resized_by_token_string(
     line = complaint(1, "fit", "-c", path, "--init_from", source)
     assert "420 rows of its vocabulary differ" in line and "--resize_vocabulary copies the rows" in line
     shutil.rmtree(Path(recipe["root"]) / "resized")
-    assert main(["fit", "-c", str(path), "--init_from", str(source), "--resize_vocabulary", "true"]) == 0
+    assert main(["fit", "-c", str(path), "--init_from", str(source), "--resize_vocabulary"]) == 0
     assert "of 420 rows of the vocabulary copied" in capsys.readouterr().err
     run = Path(recipe["root"]) / "resized"
     old, new = load_tokenizer(runs["modernbert"] / "tokenizer.json"), load_tokenizer(run / "tokenizer.json")

@@ -101,7 +101,7 @@ class MaskedLanguageModel(LightningModule):
         raise_all([*self.replacement.problems("model.replacement"), *plan.problems(tokenizer, lengths)])
         self.network = plan.build(tokenizer, lengths, self.attention_backend, data.seed)
         if self.start is not None:
-            self.start.apply(self.network, tokenizer, data.seed)
+            self.start.apply(self.network, tokenizer, data.timeline.rotary_bases(0), data.seed)
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """What is trained: an encoder of ours or a baseline of transformers, and the weights it starts with."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,8 +104,14 @@ class Start:
     tiling: tuple[LayerMap, Rescale] | None = None
     """How a smaller encoder grows; None takes an encoder of the same size."""
 
-    def apply(self, network: Network, tokenizer: Tokenizer, seed: int) -> None:
-        """Copies the weights into a network that is initialised.
+    def apply(self, network: Network, tokenizer: Tokenizer, bases: tuple[float, float], seed: int) -> None:
+        """Copies the weights into a network that is initialised, and tells of another rotary base.
+
+        Args:
+            network: what gets the weights.
+            tokenizer: what its rows stand for.
+            bases: rotary bases that training begins with.
+            seed: of what is random about it.
 
         Raises:
             UserError: they cannot be read or do not fit.
@@ -115,3 +122,9 @@ class Start:
         if self.tiling is not None:
             found = found.grown(network.config, *self.tiling, seed)
         adopt(network, found, tokenizer, self.resize_vocabulary)
+        kinds = ("rotary_base", "local_rotary_base") if network.config.has_local_layers else ("rotary_base",)
+        for kind, before, now in zip(kinds, found.rotary_bases, bases, strict=False):
+            if before != now:
+                print(
+                    f"{found.origin}: trained with {kind} {before:,g}, goes on with {now:,g}", file=sys.stderr
+                )

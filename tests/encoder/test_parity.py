@@ -1,6 +1,8 @@
 """The encoder is transformers' EuroBERT and ModernBERT on the same weights, in both directions."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from euro_lightning.encoder.attention import Segments
 from euro_lightning.encoder.config import PRESETS, EncoderConfig
+from euro_lightning.encoder.directory import read_config
 from euro_lightning.encoder.families import (
     ARCHITECTURES,
     family_of,
@@ -205,3 +208,50 @@ def test_what_cannot_be_computed_here_is_refused(change: dict[str, Any], message
     theirs = {**to_huggingface_config(EUROBERT, BASES["pretraining"]), "model_type": "eurobert", **change}
     with pytest.raises(UserError, match=message):
         from_huggingface_config(theirs, "it")
+
+
+OLDER = {
+    "eurobert": {
+        "model_type": "eurobert", "architectures": ["EuroBertForMaskedLM"], "hidden_size": 768, "rope_theta": 250000,
+        "rope_scaling": None, "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 12,
+        "intermediate_size": 3072, "vocab_size": 128256, "rms_norm_eps": 1e-05, "hidden_act": "silu",
+        "max_position_embeddings": 8192, "mlp_bias": False, "attention_bias": False, "head_dim": 64,
+        "bos_token_id": 128000, "eos_token_id": 128001, "pad_token_id": 128001, "mask_token_id": 128002,
+        "clf_pooling": "late", "auto_map": {"AutoModel": "modeling_eurobert.EuroBertModel"}, "is_causal": False,
+        "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.40.0.dev0",
+    },
+    "modernbert": {
+        "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "hidden_size": 768,
+        "num_hidden_layers": 22, "num_attention_heads": 12, "intermediate_size": 1152, "vocab_size": 50368,
+        "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
+        "local_attention": 128, "reference_compile": None, "repad_logits_with_grad": False, "gradient": 1,
+        "position_embedding_type": "absolute", "classifier_pooling": "mean", "transformers_version": "4.47.0.dev0",
+    },
+}  # fmt: skip
+"""Configurations as version 4 of transformers, or code on the Hub, wrote them."""
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "bases"),
+    [
+        ("eurobert", {}, (250_000.0, 250_000.0)),
+        ("modernbert", {}, (160_000.0, 10_000.0)),
+        ("modernbert", {"local_rope_theta": None}, (160_000.0, 160_000.0)),
+        ("modernbert", {"global_rope_theta": 10_000.0}, (10_000.0, 10_000.0)),
+    ],
+)
+def test_configurations_of_older_releases_are_read(
+    family: str, change: dict[str, Any], bases: tuple[float, float], tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**OLDER[family], **change}))
+    config, found = from_huggingface_config(read_config(tmp_path), "it")
+    assert found == bases
+    preset = PRESETS["eurobert-210m" if family == "eurobert" else "modernbert-base"]
+    assert replace(config, attention_output_dropout=preset.attention_output_dropout) == preset
+
+
+def test_a_rotary_base_of_minus_one_is_refused(tmp_path: Path) -> None:
+    """ModernBERT's converter writes it into checkpoints of the first phase, and all logits become NaN."""
+    (tmp_path / "config.json").write_text(json.dumps({**OLDER["modernbert"], "local_rope_theta": -1}))
+    with pytest.raises(UserError, match=r"rope_theta': -1.* cannot be used"):
+        from_huggingface_config(read_config(tmp_path), "it")
