@@ -99,7 +99,8 @@ class Options:
     """fit: start with the weights of a run folder, a checkpoint, a Hugging Face directory or Hub name."""
 
     resize_vocabulary: bool = False
-    """fit: with init_from, allow another vocabulary: rows of tokens that both have are copied."""
+    """fit: with init_from or weight_tiling, allow another vocabulary: rows of tokens that both have are
+    copied."""
 
     checkpoint: str = "last"
     """validate, test, predict: which weights: last, a run folder, or a checkpoint in one."""

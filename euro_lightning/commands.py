@@ -69,7 +69,8 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     checkpoints, tracking = callback_of(trainer, Checkpoints), callback_of(trainer, Tracking)
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
     callback_of(trainer, FiniteLoss).folder = run.path
-    callback_of(trainer, WeightTiling).resumed = run.checkpoint is not None
+    tiling = callback_of(trainer, WeightTiling)
+    tiling.resumed, tiling.resize_vocabulary = run.checkpoint is not None, options.resize_vocabulary
     if options.init_from and not run.checkpoint:
         model.start = Start(options.init_from, "--init_from", options.resize_vocabulary)
     model.allow_changes = options.allow_changes

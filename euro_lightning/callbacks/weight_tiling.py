@@ -30,6 +30,8 @@ class WeightTiling(Callback):
         self.source = source
         self.layers: LayerMap = layers
         self.rescale: Rescale = rescale
+        self.resize_vocabulary = False
+        """Whether the source may have another vocabulary (the option of that name)."""
         self.resumed = False
         """Whether the run continues from a checkpoint; Lightning does not tell before it has read it."""
 
@@ -45,4 +47,6 @@ class WeightTiling(Callback):
             raise ConfigError(
                 "weight_tiling.source and model.baseline are both given: a baseline is not grown"
             )
-        pl_module.start = Start(self.source, "weight_tiling.source", tiling=(self.layers, self.rescale))
+        pl_module.start = Start(
+            self.source, "weight_tiling.source", self.resize_vocabulary, (self.layers, self.rescale)
+        )
