@@ -1,5 +1,6 @@
 """Killed at any moment and resumed is never stopped; on any number of ranks it is the same run."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,30 @@ def test_killed_at_five_moments_it_ends_with_the_same_weights_and_one_mlflow_run
     history = client.get_metric_history(runs[0].info.run_id, "train/loss")
     assert {m.step for m in history} >= {24_576}
     assert all(m.step % 1024 == 0 for m in history), "the x-axis is tokens"
+
+
+@pytest.mark.parametrize("kind", ["modernbert", "baseline"])
+def test_dropout_goes_on_where_it_was(kind: str, experiment: Callable[..., Path], tmp_path: Path) -> None:
+    """Dropout is drawn from keys, so a killed run drops the same elements after it."""
+    modern = {
+        "preset": "tiny-modernbert", "layers": 3, "width": 32, "heads": 2, "key_value_heads": 2,
+        "feed_forward": 48, "max_length": 128, "window": 16,
+    }  # fmt: skip
+    (tmp_path / "bert").mkdir()
+    bert = {
+        "model_type": "bert", "vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 64,
+    }  # fmt: skip
+    (tmp_path / "bert" / "config.json").write_text(json.dumps(bert))
+    model = {"encoder": modern} if kind == "modernbert" else {"baseline": str(tmp_path / "bert")}
+    changes = {"model": {**model, "optimizer": {"epsilon": 1e-8}}, "data.phases.anneal.rotary_base": 10_000.0}
+    kill = callback("KillAt", step=14, moment="between", marker=str(tmp_path / "killed"))
+    assert run("fit", "-c", experiment(changes, "calm")).returncode == 0
+    path = experiment({**changes, "trainer.callbacks": [kill]}, "disturbed")
+    assert run("fit", "-c", path).returncode == -9
+    assert run("fit", "-c", path, "--resume", "last").returncode == 0
+    runs = tmp_path / "runs"
+    assert same_weights(last_checkpoint(runs / "calm"), last_checkpoint(runs / "disturbed"))
 
 
 def batches(path: Path, ranks: int) -> list[tuple[int, int, str]]:
