@@ -13,6 +13,7 @@ COMMANDS = {
     "inspect": ("euro_lightning.inspection", "inspect", "encoders side by side: parameters, FLOPs, bytes"),
     "export": ("euro_lightning.exchange", "export", "write a run as a directory that transformers loads"),
     "grow": ("euro_lightning.exchange", "grow", "tile an encoder into a larger one to start from"),
+    "mixture": ("euro_lightning.mixing", "mixture", "tokens and epochs of each source, phase by phase"),
     "prepare": ("euro_lightning.commands", "prepare", "make or check the token store of an experiment"),
 }
 

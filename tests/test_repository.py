@@ -41,6 +41,7 @@ ORDER = [
     "data.store",
     "data.prepare",
     "data.mixture",
+    "data.composition",
     "data.cropping",
     "data.phase",
     "data.packing",
@@ -82,6 +83,7 @@ ORDER = [
     "predict",
     "cli",
     "commands",
+    "mixing",
     "__main__",
 ]
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader, Dataset
 
+from euro_lightning.data.composition import members
 from euro_lightning.data.corpus import Columns
 from euro_lightning.data.mixture import normalise
 from euro_lightning.data.packing import DocumentReader, PackedBatch, Plan, one_by_one, pack, sequential
@@ -117,17 +118,21 @@ class TextDataModule(LightningDataModule):
         """Opens the store and checks the recipe against it."""
         self.store = prepare(self.config)
         self.tokenizer = load_tokenizer(self.store.path / TOKENIZER)
-        problems = []
+        tokens = self.store.training_tokens
+        phases, problems = {}, []
         for name, phase in self.timeline.phases.items():
-            problems += phase.problems(self.store.sources, f"data.phases.{name}")
+            phases[name], found = phase.resolved(tokens, f"data.phases.{name}")
+            problems += found or phases[name].problems(tokens, f"data.phases.{name}")
         _, ranks = self._rank_and_ranks
         raise_all(problems + batch_problems(self.timeline, self.micro_batch_tokens, ranks))
         if stage == "fit":
             self._warn()
+        self.timeline = replace(self.timeline, phases=phases)
 
     def _warn(self) -> None:
         for name, phase in self.timeline.phases.items():
-            without = [source for source in self.store.sources if source not in phase.mixture]
+            covered = {s for entry in phase.mixture for s in members(entry, self.store.training_tokens)}
+            without = [source for source in self.store.sources if source not in covered]
             if without:
                 rank_zero_warn(
                     f"data.phases.{name}.mixture gives no share to {', '.join(without)}: not trained on in this phase"

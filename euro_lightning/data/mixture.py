@@ -7,7 +7,8 @@ one longest segment away from its share, which picking the largest deficit does 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from euro_lightning.errors import nearest
 
@@ -22,6 +23,12 @@ class Share:
     quality: tuple[int, ...] = ()
     """Quality buckets to draw from (1 lowest to 4); empty for all documents."""
 
+    tau: float | None = None
+    """Of a group: its sources share in proportion to tokens^tau; 1 (default) in proportion, 0 equally."""
+
+    within: dict[str, float] = field(default_factory=dict)
+    """Of a group: relative parts of its sources, in place of tau."""
+
 
 Mixture = Mapping[str, float | Share]
 
@@ -31,7 +38,9 @@ def normalise(mixture: Mapping[str, "float | Share | Mapping[str, object]"]) -> 
     shares = {}
     for source, entry in mixture.items():
         if isinstance(entry, Mapping):
-            entry = Share(float(entry["share"]), tuple(entry.get("quality", ())))  # type: ignore[arg-type]
+            values: dict[str, Any] = {**entry, "share": float(cast(float, entry["share"]))}
+            values["quality"] = tuple(values.get("quality") or ())
+            entry = Share(**{**values, "within": values.get("within") or {}})
         share = entry if isinstance(entry, Share) else Share(float(entry))
         if share.share != 0:
             shares[source] = share

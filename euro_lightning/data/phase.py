@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from euro_lightning.data.composition import Scaled, change, resolve
 from euro_lightning.data.cropping import Lengths
 from euro_lightning.data.mixture import Share, mixture_problems
 from euro_lightning.schedule import LearningRate, Ramp
@@ -17,8 +18,9 @@ class Phase:
     """Length of the phase in tokens; rounded up to whole global batches."""
 
     mixture: dict[str, float | Share]
-    """Share of the tokens of each source; shares sum to one. A share may be a mapping with
-    `share` and `quality` (the buckets to draw from)."""
+    """Share of the tokens of each source or group (english, other_languages, languages, rest);
+    shares sum to one. A share may be a mapping with `share`, `quality` (the buckets to draw from)
+    and, for a group, `tau` or `within`."""
 
     learning_rate: LearningRate
     """Learning rate over the phase."""
@@ -28,6 +30,13 @@ class Phase:
 
     lengths: Lengths = field(default_factory=Lengths)
     """Length policy: how documents are cut into segments."""
+
+    change: dict[str, float] = field(default_factory=dict)
+    """Another share for a source or group of the mixture, such as english: 0.17; others are scaled."""
+
+    scaled: Scaled = "rest"
+    """What a change scales: rest is everything else, other_languages leaves code, math and parallel
+    text as they are."""
 
     rotary_base: float = 10_000.0
     """Base of the rotary position embedding in global layers (EuroBERT: 10,000, then 250,000 in
@@ -40,6 +49,18 @@ class Phase:
         """The masking ratio after `tokens` tokens of the phase."""
         ratio = self.masking_ratio
         return ratio.at(tokens, self.tokens) if isinstance(ratio, Ramp) else float(ratio)
+
+    def resolved(self, tokens: Mapping[str, int], where: str) -> tuple["Phase", list[str]]:
+        """The phase with explicit shares of sources, and what is wrong with its mixture, one line each.
+
+        Args:
+            tokens: tokens of each source.
+            where: the phase's key, for messages.
+        """
+        shares, found = resolve(self.mixture, tokens, f"{where}.mixture")
+        if not found:
+            shares, found = change(shares, self.change, self.scaled, where)
+        return replace(self, mixture=dict(shares), change={}), found
 
     def problems(self, sources: Iterable[str], where: str) -> list[str]:
         """What is wrong with this phase, one line each."""

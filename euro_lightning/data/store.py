@@ -156,6 +156,14 @@ class TokenStore:
         return dict(self.manifest["sources"])
 
     @property
+    def training_tokens(self) -> dict[str, int]:
+        """Tokens of each source in the training split."""
+        return {
+            name: int(facts["splits"].get("train", {}).get("tokens", 0))
+            for name, facts in self.sources.items()
+        }
+
+    @property
     def tokenizer_hash(self) -> str:
         return str(self.manifest["tokenizer_hash"])
 
