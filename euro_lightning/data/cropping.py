@@ -1,9 +1,10 @@
 """How a document is cut into segments."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from euro_lightning.keys import key_of
+from euro_lightning.schedule import blend
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class Lengths:
     minimum: int = 12
     """Shortest segment that does not end its document; 12 as in EuroBERT's code."""
 
+    start: int | None = None
+    """Longest segment at the phase's first token, from which it grows linearly to the maximum at the
+    last; null has the maximum throughout."""
+
     def problems(self, where: str) -> list[str]:
         """What is wrong with this policy, one line each."""
         found = []
@@ -29,7 +34,19 @@ class Lengths:
             found.append(
                 f"{where}.maximum is {self.maximum}: it must not be below the minimum {self.minimum}"
             )
+        if self.start is not None and not self.minimum <= self.start <= self.maximum:
+            found.append(
+                f"{where}.start is {self.start}: it must lie between the minimum {self.minimum} and the"
+                f" maximum {self.maximum}"
+            )
         return found
+
+    def at(self, tokens: int, phase_tokens: int) -> "Lengths":
+        """The policy after `tokens` tokens of the phase: with its maximum of then, and no ramp."""
+        if self.start is None:
+            return self
+        longest = round(blend(self.start, self.maximum, tokens / phase_tokens, "linear"))
+        return replace(self, maximum=longest, start=None)
 
     def draw(self, key: int, epoch: int, document: int, start: int) -> int:
         """The wanted length of the segment that begins there: a pure function of its place."""

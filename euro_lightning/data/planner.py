@@ -113,7 +113,8 @@ class Planner:
         opened: dict[str, Stream] = {}
         streams: list[Stream] = []
         while clock < self.timeline.tokens:
-            name, phase, _, _ = self.timeline.at(clock)
+            name, phase, into, phase_tokens = self.timeline.at(clock)
+            lengths = phase.lengths.at(into, phase_tokens)
             if name != phase_name or not streams:
                 served = served if name == phase_name else {}
                 phase_name = name
@@ -124,13 +125,15 @@ class Planner:
                     if key not in opened:
                         opened[key] = Stream(source, share, self.sources[source], self.seed)
                         opened[key].seek(states.get(key, [0, 0, 0]))
-                    opened[key].draw(phase.lengths)
                     streams.append(opened[key])
                 queue = FairQueue([s.share for s in shares.values()], [served.get(s, 0) for s in shares])
                 names = list(shares)
+            # a draw depends on its place and the lengths of now alone, so a resumed run draws the same
+            for stream in streams:
+                stream.draw(lengths)
             batch = []
             for _ in range(self.timeline.batch_tokens // self.micro_batch_tokens):
-                segments, cut = self._micro_batch(streams, queue, phase.lengths)
+                segments, cut = self._micro_batch(streams, queue, lengths)
                 batch.append(segments)
                 short += cut
             begin, clock = clock, clock + self.timeline.batch_tokens
@@ -175,17 +178,19 @@ class Planner:
         """The source and length of a segment near the end of a micro-batch.
 
         The most deserving source that can leave no unusable rest is taken, unless that would put
-        it ahead of its share by more than the longest segment; when there is none, the most
+        it ahead of its share by more than the longest segment, or, where every other choice breaks
+        the minimum, by more than two. When there is none (all documents are short), the most
         deserving source gets a segment below the minimum, which the cursor counts.
         """
         ranking = queue.ranking(wanted)
-        for choice in ranking:
-            stream = streams[choice]
-            length = fit(wanted[choice], stream.left, room, lengths.minimum, lengths.maximum)
-            if length is not None:
-                share, served = queue.shares[choice], queue.served[choice]
-                if served + length - share * (queue.total + length) <= lengths.maximum:
-                    return choice, length, 0
+        for limit in (lengths.maximum, 2 * lengths.maximum):
+            for choice in ranking:
+                left = streams[choice].left
+                length = fit(wanted[choice], left, room, lengths.minimum, lengths.maximum)
+                if length is not None:
+                    share, served = queue.shares[choice], queue.served[choice]
+                    if served + length - share * (queue.total + length) <= limit:
+                        return choice, length, 0
         choice = ranking[0]
         length = min(wanted[choice], room)
         return choice, length, int(length < lengths.minimum and length < streams[choice].left)

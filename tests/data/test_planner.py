@@ -1,11 +1,12 @@
 """What is trained on, in which order: nothing lost, shares exact, resumable anywhere."""
 
 import json
+import random
 from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from euro_lightning.data.cropping import Lengths
@@ -22,6 +23,8 @@ POLICIES = [
     Lengths("fixed", 200, 1),
     Lengths("random", 96, 12),
     Lengths("random", 50, 50),
+    Lengths("fixed", 200, 10, start=20),
+    Lengths("random", 150, 12, start=40),
 ]
 
 sizes = st.lists(st.integers(1, 400), min_size=1, max_size=40)
@@ -95,17 +98,32 @@ def test_micro_batches_hold_exactly_their_tokens(corpus: dict, lengths: Lengths)
 
 
 @settings(deadline=None, max_examples=40)
+@example([134, 13, 13, 13, 13], 0)  # 21 tokens of room, and documents with 13 and 18 left: nothing closes it
 @given(st.lists(st.integers(13, 900), min_size=5, max_size=60), st.integers(0, 50))
-def test_short_segments_end_their_document(sizes: list[int], seed: int) -> None:
-    """Where long documents are at hand, closing a micro-batch never breaks the minimum."""
+def test_segments_below_the_minimum_end_their_document_or_are_counted(sizes: list[int], seed: int) -> None:
     documents = {"short": FakeDocuments(sizes), "long": FakeDocuments([5000, 7001, 9002])}
     lengths = Lengths("random", 96, 12)
     plans = plans_of(planner(documents, lengths, 40_000, seed=seed))
+    assert _cut_below(12, plans, documents) == plans[-1].cursor["short_segments"]
+
+
+def test_documents_of_natural_lengths_never_need_one() -> None:
+    """Lengths as in a corpus of web text: exp(N(5, 0.8)) tokens."""
+    draws = random.Random(1)
+    documents = {
+        name: FakeDocuments([max(13, round(draws.lognormvariate(5, 0.8))) for _ in range(3000)])
+        for name in ("en", "fr", "code")
+    }
+    plans = plans_of(planner(documents, Lengths("random", 512, 12), 600_000, micro=4096, batch=8192))
+    assert _cut_below(12, plans, documents) == plans[-1].cursor["short_segments"] == 0
+
+
+def _cut_below(minimum: int, plans: list[Plan], documents: dict[str, FakeDocuments]) -> int:
     short = 0
     for part in slices_of(plans):
         ends = part.start + part.length == documents[part.source].sizes[part.document]
-        short += part.length < 12 and not ends
-    assert short == plans[-1].cursor["short_segments"] == 0
+        short += part.length < minimum and not ends
+    return short
 
 
 def test_a_micro_batch_that_cannot_be_closed_otherwise_is_counted() -> None:
@@ -168,6 +186,18 @@ def test_quality_buckets_choose_the_documents() -> None:
     none = Phase(4096, {"en": {"share": 1.0, "quality": [3]}}, RATE)
     with pytest.raises(ConfigError, match="no document of quality"):
         plans_of(Planner({"en": FakeDocuments([9], [1])}, Timeline({"a": none}, 1024), 512, 1))
+
+
+def test_a_ramp_lengthens_segments_over_the_phase_and_at_each_global_batch_alike() -> None:
+    documents = {"en": FakeDocuments([100_000] * 5)}
+    lengths = Lengths("fixed", 220, 12, start=20)
+    plans = plans_of(planner(documents, lengths, 40_960, micro=2048, batch=4096))
+    longest = [max(part.length for part in plan.segments) for plan in plans]
+    assert longest == [20 + 200 * step // 10 for step in range(10) for _ in range(2)]
+    assert lengths.at(40_960, 40_960).maximum == 220
+    assert Lengths("fixed", 64).at(5, 10) == Lengths("fixed", 64)
+    problems = Lengths("fixed", 64, start=5).problems("lengths")
+    assert problems == ["lengths.start is 5: it must lie between the minimum 12 and the maximum 64"]
 
 
 def test_random_lengths_are_uniform_and_seeds_differ() -> None:
