@@ -98,8 +98,9 @@ class GrowOptions:
     """Which layer of the source each layer takes: type_preserving keeps global and local ones apart,
     nearest is what ModernBERT did."""
 
-    rescale: Rescale = "none"
-    """What happens to the weights of inputs that come in copies: none, even or uneven."""
+    rescale: Rescale = "uneven"
+    """What happens to the weights of inputs that now come in copies: uneven and even split them among
+    the copies, so that activations keep their size; none leaves them, as ModernBERT did."""
 
     seed: int = 17
     """Of the uneven parts."""

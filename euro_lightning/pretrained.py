@@ -44,9 +44,11 @@ class Pretrained:
         """Tiled into a larger encoder with the vocabulary of this one.
 
         Raises:
-            UserError: it cannot be tiled.
+            UserError: it is not whole, or cannot be tiled.
         """
         target = replace(target, vocabulary=self.config.vocabulary)
+        with torch.device("meta"):
+            check_shapes(MaskedLanguageEncoder(self.config), self.weights, self.origin)
         weights = tile(self.weights, self.config, target, layers, rescale, seed)
         return replace(self, config=target, weights=weights)
 

@@ -16,7 +16,7 @@ class WeightTiling(Callback):
         self,
         source: str | None = None,
         layers: LayerMap = "type_preserving",
-        rescale: Rescale = "none",
+        rescale: Rescale = "uneven",
     ) -> None:
         """
         Args:
@@ -24,8 +24,9 @@ class WeightTiling(Callback):
                 directory or Hub name; null starts as usual.
             layers: Which layer of the source each layer takes: type_preserving keeps global and local
                 ones apart, nearest is what ModernBERT did.
-            rescale: What happens to the weights of inputs that now come in copies: none leaves them,
-                even and uneven split them among the copies, so that activations keep their size.
+            rescale: What happens to the weights of inputs that now come in copies: uneven and even split
+                them among the copies, so that activations keep their size; none leaves them, as
+                ModernBERT did.
         """
         self.source = source
         self.layers: LayerMap = layers

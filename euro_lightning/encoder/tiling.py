@@ -83,7 +83,7 @@ def tile(
     source: EncoderConfig,
     target: EncoderConfig,
     layers: LayerMap = "type_preserving",
-    rescale: Rescale = "none",
+    rescale: Rescale = "uneven",
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """The state dict of a larger encoder with its head.
@@ -93,7 +93,9 @@ def tile(
         source: the smaller encoder.
         target: the larger one; no axis may shrink and the family must be the same.
         layers: see `layer_map`.
-        rescale: what happens to the weights of an input that now comes in several copies. none:
+        rescale: what happens to the weights of an input that now comes in several copies. In a
+            comparison (experiments/growth), the rescaled starts reached the final loss of a random one
+            in less than half of the tokens that the others took. none:
             nothing, so that sums grow (by √2 from width 768 to 1,024). even: each copy has an equal
             part of the weight, so that sums stay as they were. uneven: each has a random part, which
             also keeps the sums, and keeps copies from learning the same for ever, for equal copies
@@ -113,7 +115,7 @@ def tile(
     result = {}
     for name, shape in shapes.items():
         old = _source_name(name, chosen)
-        if old not in weights:  # the norm that only the first block of the source lacks
+        if old.endswith("attention_norm.weight") and old not in weights:  # the source's first block has none
             result[name] = torch.ones(shape)
             continue
         tensor = weights[old]
