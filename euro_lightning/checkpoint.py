@@ -63,7 +63,7 @@ def find_weights(origin: str, option: str) -> Path:
             raise UserError(f"{option} {origin}: the folder has no checkpoint")
         return checkpoints[-1]
     if not path.is_file():
-        raise UserError(f"{option} {origin}: no such checkpoint or run folder")
+        raise UserError(f"{option} {origin}: no such checkpoint, run folder or directory")
     return path
 
 

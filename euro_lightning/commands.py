@@ -49,6 +49,7 @@ def fit(arguments: list[str]) -> None:
     assert options.name is not None
     run = find_run(Path(options.root), options.name, options.resume)
     cli = build(tree)
+    cli.datamodule.check_inputs()
     config = resolved(cli, options)
     recipe = recipe_of(config)
     if run.checkpoint is not None and not options.allow_changes:

@@ -91,6 +91,10 @@ Experiment = Callable[..., Path]
             ["fit", "-c", "FILE", "--init_from", "nowhere.ckpt"],
             "--init_from nowhere.ckpt: no such checkpoint",
         ),
+        (
+            ["fit", "-c", "FILE", "--init_from", "tests/none"],
+            "--init_from tests/none: no such checkpoint, run",
+        ),
         (["validate", "-c", "FILE"], "has no checkpoint: train it with fit"),
         (["predict", "-c", "FILE", "--input", "nowhere.txt"], "--input nowhere.txt: no such file"),
     ],
@@ -107,6 +111,15 @@ def test_wrong_commands(
     line = complaint(2 if by_config else 1, *words)
     assert re.search(message if ".*" in message else re.escape(message), line), line
     assert not list((tmp_path / "runs").glob("*/checkpoints/*.ckpt"))
+
+
+def test_a_missing_corpus_is_told_before_processes_wait_for_each_other(
+    complaint: Complaint, tmp_path: Path
+) -> None:
+    """A recipe for 18 machines, started on one: it must not wait for the other 17 to say so."""
+    line = complaint(1, "fit", "-c", "experiments/eurobert/210m-anneal.yaml", "--root", tmp_path)
+    assert "data.corpus 'corpora/eurobert/*.parquet' matches nothing" in line
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_language_of_the_corpus_without_a_share_is_named(

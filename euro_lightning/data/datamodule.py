@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader, Dataset
 
 from euro_lightning.data.composition import members
-from euro_lightning.data.corpus import Columns
+from euro_lightning.data.corpus import Columns, open_corpus
 from euro_lightning.data.mixture import normalise
 from euro_lightning.data.packing import DocumentReader, PackedBatch, Plan, one_by_one, pack, sequential
 from euro_lightning.data.phase import Phase, Timeline
@@ -108,6 +109,17 @@ class TextDataModule(LightningDataModule):
         """What stands for the mask token in `texts`; None when nothing does."""
         self.store: TokenStore
         self.tokenizer: Tokenizer
+
+    def check_inputs(self) -> None:
+        """Finds what is missing before processes start and wait for each other.
+
+        Raises:
+            UserError: there is no such corpus or tokenizer, or the batch sizes do not fit.
+        """
+        raise_all(batch_problems(self.timeline, self.micro_batch_tokens, 1))
+        open_corpus(self.config.corpus, self.config.columns)
+        if self.config.tokenizer.path:
+            load_tokenizer(Path(self.config.tokenizer.path))
 
     def prepare_data(self) -> None:
         """Builds what is missing, once, on the first rank of a node."""

@@ -25,7 +25,8 @@ SHARD_BYTES = 5 << 30
 
 def is_hub_name(origin: str) -> bool:
     """Whether this may be the name of a model on the Hugging Face Hub, such as EuroBERT/EuroBERT-210m."""
-    return re.fullmatch(r"[\w\-.]+/[\w\-.]+", origin) is not None and not Path(origin).exists()
+    local = Path(origin).exists() or Path(origin).parent.is_dir()
+    return re.fullmatch(r"[\w\-.]+/[\w\-.]+", origin) is not None and not local
 
 
 def download(name: str, option: str) -> Path:
