@@ -13,7 +13,7 @@ import yaml
 
 from euro_lightning.__main__ import COMMANDS
 from euro_lightning.cli import build, read_settings, resolved
-from euro_lightning.data.datamodule import batch_problems
+from euro_lightning.data.phase import batch_problems
 from euro_lightning.encoder.cost import parameter_count
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from tests.conftest import REPOSITORY

@@ -16,7 +16,7 @@ from euro_lightning.data.composition import members
 from euro_lightning.data.corpus import Columns, open_corpus
 from euro_lightning.data.mixture import normalise
 from euro_lightning.data.packing import DocumentReader, PackedBatch, Plan, one_by_one, pack, sequential
-from euro_lightning.data.phase import Phase, Timeline
+from euro_lightning.data.phase import Phase, Timeline, batch_problems
 from euro_lightning.data.planner import Planner, PlanSampler
 from euro_lightning.data.prepare import CorpusConfig, prepare
 from euro_lightning.data.store import TOKENIZER, TokenStore
@@ -230,29 +230,3 @@ class TextDataModule(LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continues from a cursor."""
         self.cursor = state_dict["cursor"]
-
-
-def batch_problems(timeline: Timeline, micro_batch_tokens: int, ranks: int) -> list[str]:
-    """What is wrong with the batch sizes, one line each."""
-    batch = timeline.batch_tokens
-    if batch < 1 or micro_batch_tokens < 1:
-        return ["data.batch_tokens and data.micro_batch_tokens must be above 0"]
-    found = []
-    if batch % micro_batch_tokens:
-        found.append(
-            f"data.batch_tokens {batch:,} is not a multiple of data.micro_batch_tokens {micro_batch_tokens:,}"
-        )
-    elif (batch // micro_batch_tokens) % ranks:
-        found.append(
-            f"{ranks} processes do not divide the global batch of {batch // micro_batch_tokens} micro-batches"
-            f" (data.batch_tokens {batch:,} / data.micro_batch_tokens {micro_batch_tokens:,})"
-        )
-    for name, phase in timeline.phases.items():
-        if micro_batch_tokens < phase.lengths.maximum:
-            found.append(
-                f"data.micro_batch_tokens {micro_batch_tokens:,} is below the longest segment of phase {name}"
-                f" (data.phases.{name}.lengths.maximum {phase.lengths.maximum:,})"
-            )
-    if not timeline.phases:
-        found.append("data.phases is empty: name at least one phase")
-    return found

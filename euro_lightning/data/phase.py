@@ -126,3 +126,29 @@ class Timeline:
     def ends(self) -> list[int]:
         """The clock at the end of each phase."""
         return [start + tokens for _, _, start, tokens in self]
+
+
+def batch_problems(timeline: Timeline, micro_batch_tokens: int, ranks: int) -> list[str]:
+    """What is wrong with the batch sizes, one line each."""
+    batch = timeline.batch_tokens
+    if batch < 1 or micro_batch_tokens < 1:
+        return ["data.batch_tokens and data.micro_batch_tokens must be above 0"]
+    found = []
+    if batch % micro_batch_tokens:
+        found.append(
+            f"data.batch_tokens {batch:,} is not a multiple of data.micro_batch_tokens {micro_batch_tokens:,}"
+        )
+    elif (batch // micro_batch_tokens) % ranks:
+        found.append(
+            f"{ranks} processes do not divide the global batch of {batch // micro_batch_tokens} micro-batches"
+            f" (data.batch_tokens {batch:,} / data.micro_batch_tokens {micro_batch_tokens:,})"
+        )
+    for name, phase in timeline.phases.items():
+        if micro_batch_tokens < phase.lengths.maximum:
+            found.append(
+                f"data.micro_batch_tokens {micro_batch_tokens:,} is below the longest segment of phase {name}"
+                f" (data.phases.{name}.lengths.maximum {phase.lengths.maximum:,})"
+            )
+    if not timeline.phases:
+        found.append("data.phases is empty: name at least one phase")
+    return found
