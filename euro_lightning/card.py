@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from euro_lightning.data.composition import DOMAINS
 from euro_lightning.data.mixture import normalise
 from euro_lightning.data.phase import Phase
 from euro_lightning.encoder.config import EncoderConfig
@@ -13,8 +14,6 @@ from euro_lightning.encoder.cost import parameter_count
 from euro_lightning.encoder.families import family_of
 from euro_lightning.files import read_json
 from euro_lightning.schedule import Ramp
-
-_DOMAINS = ("code", "math", "parallel")
 
 
 def model_card(
@@ -31,7 +30,7 @@ def model_card(
     """
     settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) if run else {}
     phases = (settings.get("data") or {}).get("phases") or {}
-    languages = sorted({s for p in phases.values() for s in normalise(p["mixture"]) if s not in _DOMAINS})
+    languages = sorted({s for p in phases.values() for s in normalise(p["mixture"]) if s not in DOMAINS})
     head = {
         "library_name": "transformers",
         "pipeline_tag": "fill-mask",

@@ -39,6 +39,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
+def network_weights(content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The network's state dict in a checkpoint's content, whether it was compiled or not."""
+    prefix = "network."
+    return {
+        key.removeprefix(prefix).replace("_orig_mod.", ""): value
+        for key, value in content["state_dict"].items()
+        if key.startswith(prefix)
+    }
+
+
 def read_facts(path: Path) -> dict[str, Any]:
     """What a checkpoint remembers besides weights: recipe, tokenizer hash, encoder, tokens."""
     facts: dict[str, Any] = load_checkpoint(path)["euro_lightning"]

@@ -6,7 +6,8 @@ from typing import Literal
 
 from euro_lightning.arguments import parse
 from euro_lightning.card import model_card
-from euro_lightning.checkpoint import load_checkpoint, read_facts
+from euro_lightning.checkpoint import load_checkpoint, network_weights, read_facts
+from euro_lightning.data.store import TOKENIZER
 from euro_lightning.data.tokenizer import load_tokenizer
 from euro_lightning.encoder.baseline_files import rebuild
 from euro_lightning.encoder.config import encoder_config
@@ -14,7 +15,7 @@ from euro_lightning.encoder.cost import parameter_count
 from euro_lightning.encoder.tiling import LayerMap, Rescale, layer_map
 from euro_lightning.errors import ConfigError
 from euro_lightning.export import DTYPES, check_free, write_baseline, write_directory
-from euro_lightning.pretrained import TOKENIZER, read_average, read_pretrained, run_checkpoints
+from euro_lightning.pretrained import read_average, read_pretrained, run_checkpoints
 from euro_lightning.settings import read_yaml
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -49,11 +50,12 @@ def export(words: list[str]) -> None:
     check_free(out, options.force)
     if options.average < 1:
         raise ConfigError(f"export: --average is {options.average}: it must be at least 1")
-    last = run_checkpoints(options.run, options.average)[-1]
+    used = run_checkpoints(options.run, options.average)
+    last = used[-1]
     if "baseline" in read_facts(last):
         _export_baseline(last, out, options)
         return
-    found, used = read_average(options.run, options.average)
+    found = read_average(used)
     run = last.parent.parent
     notes = [f"The mean of {len(used)} checkpoints."] if len(used) > 1 else []
     card = model_card(run.name, found.config, found.tokens, notes, run)
@@ -69,8 +71,7 @@ def _export_baseline(checkpoint: Path, out: Path, options: ExportOptions) -> Non
         raise ConfigError("export: --average is for our own encoders; this run is a baseline")
     run, content = checkpoint.parent.parent, load_checkpoint(checkpoint)
     facts = content["euro_lightning"]
-    weights = {k.removeprefix("network."): v for k, v in content["state_dict"].items()}
-    model = rebuild(facts, weights, DTYPES[options.dtype])
+    model = rebuild(facts, network_weights(content), DTYPES[options.dtype])
     note = f"It is transformers' {facts['architecture']}, trained here as a baseline on packed batches."
     tokenizer = load_tokenizer(run / TOKENIZER)
     write_baseline(

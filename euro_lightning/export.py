@@ -15,6 +15,7 @@ from tokenizers import processors
 from torch import Tensor
 
 from euro_lightning.checkpoint import check_shapes
+from euro_lightning.data.store import TOKENIZER
 from euro_lightning.data.tokenizer import Tokenizer
 from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.encoder.directory import CONFIG, WEIGHTS, read_directory, write_weights
@@ -23,7 +24,7 @@ from euro_lightning.encoder.huggingface import to_huggingface
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import UserError
 from euro_lightning.files import atomic_directory
-from euro_lightning.pretrained import TOKENIZER, Pretrained
+from euro_lightning.pretrained import Pretrained
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

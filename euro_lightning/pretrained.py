@@ -1,22 +1,27 @@
 """Weights from elsewhere: a run, a checkpoint, a Hugging Face directory; and how they enter a network."""
 
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from euro_lightning.checkpoint import check_shapes, find_weights, is_run, list_checkpoints, load_checkpoint
+from euro_lightning.checkpoint import (
+    check_shapes,
+    find_weights,
+    is_run,
+    list_checkpoints,
+    load_checkpoint,
+    network_weights,
+)
+from euro_lightning.data.store import TOKENIZER
 from euro_lightning.data.tokenizer import Tokenizer, load_tokenizer
 from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.directory import CONFIG, download, is_hub_name, read_directory
 from euro_lightning.encoder.model import LOCAL_BASE, MaskedLanguageEncoder
 from euro_lightning.encoder.tiling import LayerMap, Rescale, tile
 from euro_lightning.errors import UserError
-
-TOKENIZER = "tokenizer.json"
-"""The tokenizer's name in a run folder and in a Hugging Face directory."""
 
 _FREE = ("vocabulary", "max_length", "attention_output_dropout", "initialisation", "initializer_std")
 """Fields of an encoder that do not change what its weights compute."""
@@ -82,18 +87,12 @@ def _of_checkpoint(path: Path, option: str) -> Pretrained:
         raise UserError(
             f"{option} {path}: a baseline's checkpoint; export it, and give model.baseline the directory"
         )
-    prefix = "network."
-    weights = {
-        key.removeprefix(prefix).replace("_orig_mod.", ""): value
-        for key, value in content["state_dict"].items()
-        if key.startswith(prefix)
-    }
     has_tokenizer = is_run(folder) and (folder / TOKENIZER).is_file()
     return Pretrained(
         origin=f"{option} {path}",
         config=encoder_config(facts["encoder"], f"{path}: encoder"),
         rotary_bases=(facts["rotary_base"], facts.get("local_rotary_base", LOCAL_BASE)),
-        weights=weights,
+        weights=network_weights(content),
         tokenizer=load_tokenizer(folder / TOKENIZER) if has_tokenizer else None,
         tokens=facts["tokens"],
     )
@@ -143,9 +142,8 @@ def adopt(network: MaskedLanguageEncoder, found: Pretrained, tokenizer: Tokenize
 def different_fields(source: EncoderConfig, target: EncoderConfig) -> list[str]:
     """What two encoders compute differently though their tensors might fit, one text each."""
     return [
-        f"{field.name} is {getattr(source, field.name)} there and {getattr(target, field.name)} here"
-        for field in fields(EncoderConfig)
-        if field.name not in _FREE and getattr(source, field.name) != getattr(target, field.name)
+        f"{name} is {getattr(source, name)} there and {getattr(target, name)} here"
+        for name in source.differing(target, _FREE)
     ]
 
 
@@ -187,7 +185,15 @@ def matching_rows(source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]
 
 
 def run_checkpoints(origin: str, count: int) -> list[Path]:
-    """The last checkpoints of a run, oldest first; see `read_average`."""
+    """The last checkpoints of a run, oldest first.
+
+    Args:
+        origin: a run folder, or a checkpoint in one, which is then the last.
+        count: how many.
+
+    Raises:
+        UserError: not a run, or too few checkpoints.
+    """
     last = find_weights(origin, "export")
     if not is_run(last.parent.parent):
         raise UserError(f"export {origin}: not a run folder and not a checkpoint in one")
@@ -197,31 +203,23 @@ def run_checkpoints(origin: str, count: int) -> list[Path]:
     return paths
 
 
-def read_average(origin: str, count: int) -> tuple[Pretrained, list[Path]]:
-    """The mean of the last checkpoints of a run.
-
-    Args:
-        origin: a run folder, or a checkpoint in one, which is then the last.
-        count: how many.
-
-    Returns:
-        The mean with all else of the last, and the checkpoints, oldest first.
+def read_average(paths: list[Path]) -> Pretrained:
+    """The mean of checkpoints, with all else of the last.
 
     Raises:
-        UserError: not a run or too few checkpoints, or they are of different encoders.
+        UserError: they are of different encoders.
     """
-    paths = run_checkpoints(origin, count)
     last = paths[-1]
     found = _of_checkpoint(last, "export")
-    if count == 1:
-        return found, paths
+    if len(paths) == 1:
+        return found
     sums = {name: torch.zeros(tensor.shape, dtype=torch.float64) for name, tensor in found.weights.items()}
     for path in paths:
-        other = _of_checkpoint(path, "export")
+        other = found if path == last else _of_checkpoint(path, "export")
         differing = different_fields(other.config, found.config)
         if differing or other.weights.keys() != sums.keys():
             raise UserError(f"export {path}: of another encoder than {last.name}")
         for name, tensor in other.weights.items():
             sums[name] += tensor
-    mean = {name: (total / count).to(found.weights[name].dtype) for name, total in sums.items()}
-    return replace(found, weights=mean), paths
+    mean = {name: (total / len(paths)).to(found.weights[name].dtype) for name, total in sums.items()}
+    return replace(found, weights=mean)

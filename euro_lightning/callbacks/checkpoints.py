@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from euro_lightning.callbacks.token_clock import data_of
 from euro_lightning.checkpoint import PREFIX, checkpoint_tokens, list_checkpoints
 from euro_lightning.data.packing import PackedBatch
+from euro_lightning.data.store import TOKENIZER
 from euro_lightning.errors import UserError
 from euro_lightning.files import sync_directory
 
@@ -36,7 +37,7 @@ class Checkpoints(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Puts the tokenizer beside the weights, so that a run folder is complete."""
         if self.folder is not None and trainer.is_global_zero:
-            data_of(trainer).tokenizer.save(self.folder.parent / "tokenizer.json")
+            data_of(trainer).tokenizer.save(self.folder.parent / TOKENIZER)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         data = data_of(trainer)

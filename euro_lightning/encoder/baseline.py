@@ -42,7 +42,7 @@ class HuggingFaceEncoder(nn.Module):
         """
         super().__init__()
         self.model: Any = model
-        base: Any = getattr(model, str(model.base_model_prefix), model)
+        base = self._base
         embeddings = getattr(base, "embeddings", None)
         first = getattr(embeddings, "padding_idx", None)
         rows = getattr(getattr(embeddings, "position_embeddings", None), "num_embeddings", None)
@@ -54,7 +54,6 @@ class HuggingFaceEncoder(nn.Module):
         )
         self.max_length: int = longest or 1 << 30
         """Longest segment."""
-        self.width: int = base.config.hidden_size
 
     @property
     def _base(self) -> Any:

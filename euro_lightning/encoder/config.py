@@ -1,7 +1,7 @@
 """The shape of an encoder: EuroBERT's family, ModernBERT's, and what lies between."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -95,6 +95,11 @@ class EncoderConfig:
     @property
     def has_local_layers(self) -> bool:
         return len(self.global_layers) < self.layers
+
+    def differing(self, other: "EncoderConfig", free: Collection[str]) -> list[str]:
+        """The fields, but for the free ones, in which another encoder differs."""
+        names = (field.name for field in fields(self) if field.name not in free)
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     def problems(self, where: str = "model.encoder") -> list[str]:
         """What is wrong with this shape, one line each."""

@@ -8,7 +8,6 @@ group of heads takes its key, its value and its queries from one old group.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Literal
 
 import torch
@@ -64,9 +63,8 @@ def tiling_problems(source: EncoderConfig, target: EncoderConfig) -> list[str]:
         if getattr(target, name) < getattr(source, name)
     ]
     found += [
-        f"{field.name} differs: {getattr(source, field.name)} and {getattr(target, field.name)}"
-        for field in fields(EncoderConfig)
-        if field.name not in _FREE and getattr(source, field.name) != getattr(target, field.name)
+        f"{name} differs: {getattr(source, name)} and {getattr(target, name)}"
+        for name in source.differing(target, _FREE)
     ]
     if source.head_size != target.head_size:
         found.append(

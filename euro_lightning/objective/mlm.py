@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
 
-from euro_lightning.checkpoint import check_shapes
+from euro_lightning.checkpoint import check_shapes, network_weights
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.packing import PackedBatch
 from euro_lightning.encoder.attention import Segments, resolve_backend
@@ -114,8 +114,7 @@ class MaskedLanguageModel(LightningModule):
             raise UserError(
                 "data.corpus has other content than the checkpoint's; --allow_changes continues anyway"
             )
-        weights = {k.removeprefix("network."): v for k, v in checkpoint["state_dict"].items()}
-        check_shapes(self.network, weights, "checkpoint")
+        check_shapes(self.network, network_weights(checkpoint), "checkpoint")
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; the learning rate is set on the token clock by a callback."""

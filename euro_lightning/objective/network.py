@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from euro_lightning.data.store import TOKENIZER
 from euro_lightning.data.tokenizer import Tokenizer, load_tokenizer
 from euro_lightning.encoder.baseline import BaselineMaskedLanguageEncoder
 from euro_lightning.encoder.baseline_files import load_baseline
@@ -12,7 +13,7 @@ from euro_lightning.encoder.config import EncoderConfig, encoder_config
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.encoder.tiling import LayerMap, Rescale
 from euro_lightning.errors import ConfigError, UserError
-from euro_lightning.pretrained import TOKENIZER, adopt, differing_tokens, read_pretrained
+from euro_lightning.pretrained import adopt, differing_tokens, read_pretrained
 
 Network = MaskedLanguageEncoder | BaselineMaskedLanguageEncoder
 
