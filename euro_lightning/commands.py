@@ -156,9 +156,14 @@ def predict(arguments: list[str]) -> None:
 
 
 def prepare(arguments: list[str]) -> None:
-    """Makes the token store of an experiment, or checks it with --verify."""
+    """Makes the token store of an experiment or of a corpus in YAML, or checks it with --verify."""
+    from euro_lightning.corpora.building import describes_corpus, prepare_corpus
     from euro_lightning.data.prepare import prepare as make
 
+    if describes_corpus(arguments):
+        quiet()
+        prepare_corpus(arguments)
+        return
     verify = "--verify" in arguments
     settings = _start("fit", [word for word in arguments if word != "--verify"])
     if settings is None:

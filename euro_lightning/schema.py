@@ -161,3 +161,19 @@ def describe(annotation: Any) -> str:
     if (children := _children(annotation)) is not None:
         return "a mapping" + ("" if "*" in children else f" with the keys {', '.join(children)}")
     return str(annotation)
+
+
+def construct(annotation: Any, value: Any) -> Any:
+    """An object of a declared type from plain mappings and lists that `check` found nothing wrong with."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Union, types.UnionType):
+        fitting = [option for option in arguments if not check(value, option, "")]
+        return construct(fitting[0], value) if fitting else value
+    if dataclasses.is_dataclass(annotation) and isinstance(value, Mapping):
+        kinds = fields_of(annotation)
+        return annotation(**{key: construct(kinds[key][0], inner) for key, inner in value.items()})  # type: ignore[operator]
+    if origin is dict and isinstance(value, Mapping):
+        return {key: construct(arguments[1], inner) for key, inner in value.items()}
+    if origin is list and isinstance(value, list | tuple):
+        return [construct(arguments[0], inner) for inner in value]
+    return float(value) if annotation is float and isinstance(value, int) else value

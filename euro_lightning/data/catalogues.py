@@ -21,6 +21,8 @@ class Message:
 
     english: str
     translation: str
+    package: str
+    """Which package's catalogue it is from."""
 
     @property
     def split(self) -> str:
@@ -32,7 +34,7 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), text)
 
 
-def read_catalogue(path: Path) -> Iterator[Message]:
+def read_catalogue(path: Path, package: str) -> Iterator[Message]:
     """The usable messages of a GNU gettext .po file, in order.
 
     Left out are fuzzy, obsolete, empty, untranslated and plural entries. Where the message id is a
@@ -58,7 +60,7 @@ def read_catalogue(path: Path) -> Iterator[Message]:
         english = _default(comment) or ("" if _is_key(identity) else identity)
         if fuzzy or not english.strip() or not translation.strip() or translation in (english, identity):
             continue
-        yield Message(english.strip(), translation.strip())
+        yield Message(english.strip(), translation.strip(), package)
 
 
 def _default(comment: list[str]) -> str:

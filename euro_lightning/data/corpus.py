@@ -39,26 +39,31 @@ def open_corpus(spec: str | list[str], columns: Columns | None = None) -> "Corpu
     places = [spec] if isinstance(spec, str) else list(spec)
     if not places:
         raise DataError(f"data.corpus is empty; give {EMBEDDED!r}, files, directories or globs")
-    files = {file for place in places if place != EMBEDDED for file in _find(place)}
+    files = {file for place in places if place != EMBEDDED for file in find_files(place)}
     return Corpus(sorted(files, key=lambda file: file.as_posix()), columns or Columns(), EMBEDDED in places)
 
 
-def _find(place: str) -> list[Path]:
+def find_files(place: str, key: str = "data.corpus", endings: tuple[str, ...] = ENDINGS) -> list[Path]:
+    """The corpus files that a file, a folder (at any depth) or a glob names.
+
+    Raises:
+        DataError: there is none.
+    """
     path = Path(place).expanduser()
     if path.is_file():
-        if not path.name.endswith(ENDINGS):
-            raise DataError(f"{path} is no corpus file; its name must end in {', '.join(ENDINGS)}")
+        if not path.name.endswith(endings):
+            raise DataError(f"{path} is no corpus file; its name must end in {', '.join(endings)}")
         return [path]
     matches = [path] if path.is_dir() else [Path(match) for match in glob.glob(str(path), recursive=True)]
     if not matches:
         wrong = "matches nothing" if glob.has_magic(place) else "does not exist"
-        raise DataError(f"data.corpus {place!r} {wrong} (seen from {Path.cwd()})")
+        raise DataError(f"{key} {place!r} {wrong} (seen from {Path.cwd()})")
     files = [file for match in matches for file in (match.rglob("*") if match.is_dir() else [match])]
     files = [
-        file for file in files if file.name.endswith(ENDINGS) and _visible(file, path) and file.is_file()
+        file for file in files if file.name.endswith(endings) and _visible(file, path) and file.is_file()
     ]
     if not files:
-        raise DataError(f"data.corpus {place!r} has no file whose name ends in {', '.join(ENDINGS)}")
+        raise DataError(f"{key} {place!r} has no file whose name ends in {', '.join(endings)}")
     return files
 
 
@@ -110,7 +115,7 @@ class Corpus:
         start; a parquet file's end holds its statistics.
         """
         if self._fingerprint is None:
-            files = [[file.name, file.stat().st_size, _content_hash(file)] for file in self.files]
+            files = [[file.name, file.stat().st_size, content_hash(file)] for file in self.files]
             self._fingerprint = hash_value([embedded_fingerprint() if self.embedded else None, files])
         return self._fingerprint
 
@@ -126,18 +131,18 @@ class Corpus:
         pair = row.get(names.text) is None and not {names.text_src, names.text_tgt}.isdisjoint(row)
         texts = [names.text_src, names.text_tgt] if pair else [names.text]
         langs = [names.lang_src, names.lang_tgt] if pair else [names.lang]
-        sides = [_text(row.get(name), name, where) for name in texts]
+        sides = [text_of(row.get(name), name, where) for name in texts]
         if not all(sides):
             self.skipped += 1
             self.first_skipped = self.first_skipped or where
             return None
-        lang, *target_lang = [_lang(row.get(name), name, where, pair) for name in langs]
+        lang, *target_lang = [lang_of(row.get(name), name, where, pair) for name in langs]
         domain = lang if lang in _NO_LANGUAGE else _domain(row.get(names.domain), names.domain, where, pair)
         doc_id = row.get(names.doc_id)
         return Document(
             text=sides[0],
             lang=lang,
-            doc_id=_content_id(sides) if doc_id is None else str(doc_id),
+            doc_id=content_id(sides) if doc_id is None else str(doc_id),
             domain=domain,
             quality=_quality(row.get(names.quality), names.quality, where),
             target=sides[1] if pair else None,
@@ -149,7 +154,8 @@ _WHOLE, _END = 64 << 20, 4 << 20
 """Bytes up to which a file's whole content is hashed, and bytes of each end beyond."""
 
 
-def _content_hash(file: Path) -> str:
+def content_hash(file: Path) -> str:
+    """A hash of a file's content, or, above 64 MiB, of its size and both ends."""
     size = file.stat().st_size
     if size <= _WHOLE:
         return hash_file(file)
@@ -160,7 +166,8 @@ def _content_hash(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _content_id(sides: list[str]) -> str:
+def content_id(sides: list[str]) -> str:
+    """The id of a document that has none: a hash of its text."""
     digest = hashlib.blake2b(digest_size=16)
     for side in sides:
         encoded = side.encode()
@@ -168,8 +175,12 @@ def _content_id(sides: list[str]) -> str:
     return digest.hexdigest()
 
 
-def _text(value: Any, column: str, where: str) -> str:
-    """The text, or an empty string where there is none worth reading."""
+def text_of(value: Any, column: str, where: str) -> str:
+    """The text, or an empty string where there is none worth reading.
+
+    Raises:
+        DataError: it is no text.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -183,7 +194,12 @@ def _text(value: Any, column: str, where: str) -> str:
     return "" if value.isspace() else value
 
 
-def _lang(value: Any, column: str, where: str, pair: bool) -> str:
+def lang_of(value: Any, column: str, where: str, pair: bool) -> str:
+    """A language code.
+
+    Raises:
+        DataError: it is none.
+    """
     if isinstance(value, str) and (_LANG.fullmatch(value) or (value in _NO_LANGUAGE and not pair)):
         return value
     expected = "a language code such as 'en'" + ("" if pair else ", 'code' or 'math'")

@@ -36,6 +36,9 @@ class Document:
     split: str | None = None
     """One of `SPLITS` when the corpus itself fixes it."""
 
+    origin: str | None = None
+    """What the text was taken from, such as wikipedia, where the corpus tells."""
+
     @property
     def source(self) -> str:
         """The source this document belongs to: its language if it is text, else its domain."""

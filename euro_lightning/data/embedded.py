@@ -96,10 +96,10 @@ def _all_documents() -> tuple[Document, ...]:
         for message in messages:
             english.setdefault(message.english, message)
         limit = _DENSE_DOCUMENT if lang in _DENSE else _DOCUMENT
-        texts = _unique((message.split, message.translation) for message in messages)
+        texts = _unique((message, message.translation) for message in messages)
         documents += _joined(lang, texts, limit)
         documents += _pairs(lang, messages)
-    texts = _unique((message.split, message.english) for message in english.values())
+    texts = _unique((message, message.english) for message in english.values())
     documents += _joined("en", texts, _DOCUMENT)
     library = Path(sysconfig.get_paths()["stdlib"])
     files = modules(library, ("test", "tests", "idlelib", "site-packages", "pydoc_data", "lib2to3"))
@@ -114,33 +114,40 @@ def _all_documents() -> tuple[Document, ...]:
 
 
 def _messages(folders: Iterable[str]) -> list[Message]:
-    roots = [_package("plone.app.locales") / "locales", *sorted(_package("django").rglob("locale"))]
+    roots = [("plone", _package("plone.app.locales") / "locales")]
+    roots += [("django", root) for root in sorted(_package("django").rglob("locale"))]
     messages: dict[str, Message] = {}
     for folder in folders:
-        for root in roots:
+        for package, root in roots:
             for path in sorted((root / folder / "LC_MESSAGES").glob("*.po")):
-                for message in read_catalogue(path):
+                for message in read_catalogue(path, package):
                     messages.setdefault(message.english, message)
     return list(messages.values())
 
 
-def _unique(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    seen: dict[str, tuple[str, str]] = {}
-    for split, text in texts:
-        seen.setdefault(" ".join(text.split()), (split, text))
+def _unique(texts: Iterable[tuple[Message, str]]) -> list[tuple[Message, str]]:
+    seen: dict[str, tuple[Message, str]] = {}
+    for message, text in texts:
+        seen.setdefault(" ".join(text.split()), (message, text))
     return list(seen.values())
 
 
-def _joined(lang: str, texts: Iterable[tuple[str, str]], limit: int) -> Iterator[Document]:
+def _joined(lang: str, texts: Iterable[tuple[Message, str]], limit: int) -> Iterator[Document]:
     """Consecutive texts of the same split, a line each, as documents of about `limit` characters."""
     waiting: dict[str, list[str]] = {}
+    origins: dict[str, str] = {}
     made = 0
-    for split, text in [*texts, *((split, "") for split in ("train", "validation", "test"))]:
+    for message, text in [*texts, *((None, split) for split in ("train", "validation", "test"))]:
+        split = message.split if message else text
         lines = waiting.setdefault(split, [])
-        if text:
+        if message:
+            if not lines:
+                origins[split] = message.package
             lines.append(text)
-        if lines and (not text or sum(map(len, lines)) >= limit):
-            yield Document("\n".join(lines), lang, f"catalogue/{lang}/{made}", split=split)
+        if lines and (not message or sum(map(len, lines)) >= limit):
+            yield Document(
+                "\n".join(lines), lang, f"catalogue/{lang}/{made}", split=split, origin=origins[split]
+            )
             made += 1
             waiting[split] = []
 

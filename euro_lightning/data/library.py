@@ -90,7 +90,9 @@ def _pieces(blocks: Iterable[str], name: str, lang: str, domain: str, glue: str)
         if waiting and (full or block is None):
             if text.strip():
                 split = split_of_key(f"{name}/{made}", *SPLIT_SHARES)
-                yield Document(text, lang, f"{name}/{made}", domain, split=split)
+                yield Document(
+                    text, lang, f"{name}/{made}", domain, split=split, origin=name.partition("/")[0]
+                )
             made += 1
             waiting = []
         if block is not None:

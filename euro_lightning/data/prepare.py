@@ -13,11 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from euro_lightning.data.corpus import Columns, Corpus, open_corpus
-from euro_lightning.data.documents import SPLITS, Document, split_of
-from euro_lightning.data.store import COUNTS, MANIFEST, TOKENIZER, VERSION, TokenStore
+from euro_lightning.data.documents import Document, split_of
+from euro_lightning.data.manifest import finish_store
+from euro_lightning.data.store import VERSION, TokenStore
 from euro_lightning.data.tokenizer import (
     Tokenizer,
     TokenizerConfig,
@@ -25,9 +24,17 @@ from euro_lightning.data.tokenizer import (
     sample_texts,
     train_tokenizer,
 )
-from euro_lightning.data.writer import BATCH, SourceWriter, encode_documents, token_dtype
+from euro_lightning.data.writer import (
+    BATCH,
+    PartWriter,
+    data_file,
+    describe_data_set,
+    encode_documents,
+    schema_of,
+    token_dtype,
+)
 from euro_lightning.errors import DataError, raise_all
-from euro_lightning.files import atomic_directory, hash_file, hash_value, locked, write_json
+from euro_lightning.files import atomic_directory, hash_file, hash_value, locked
 
 _CODE = 2
 """Raised when the same input would give another store."""
@@ -142,61 +149,27 @@ def build_store(
     corpus: Corpus, tokenizer: Tokenizer, config: CorpusConfig, folder: Path, say: Callable[[str], None]
 ) -> None:
     """Writes a whole store into an empty folder."""
-    writers: dict[tuple[str, str], SourceWriter] = {}
-    counts: dict[str, np.ndarray[Any, Any]] = {}
-    kinds: dict[str, str] = {}
-    total, told = 0, time.monotonic()
+    writer = PartWriter(folder, tokenizer, (config.validation_share, config.test_share))
+    told = time.monotonic()
     for batch in _batches(corpus.documents()):
-        for document, tokens in zip(batch, encode_documents(batch, tokenizer), strict=True):
-            split, source = _split(document, config), document.source
-            kind = "parallel" if document.target is not None else "text"
-            if kinds.setdefault(source, kind) != kind:
-                raise DataError(
-                    f"source {source!r} mixes parallel pairs and plain text; give one of them another domain"
-                )
-            if (split, source) not in writers:
-                writers[split, source] = SourceWriter(
-                    folder / split / source, token_dtype(tokenizer.vocabulary)
-                )
-            writers[split, source].add(tokens, document)
-            counts.setdefault(source, np.zeros(tokenizer.vocabulary, dtype=np.int64))
-            if split == "train":
-                counts[source] += np.bincount(tokens, minlength=tokenizer.vocabulary)
-            total += len(tokens)
+        writer.add(batch, encode_documents(batch, tokenizer))
         if time.monotonic() - told > 10:
             told = time.monotonic()
-            say(f"tokenised {total:,} tokens so far")
+            say(f"tokenised {writer.tokens:,} tokens so far")
+    written = writer.close()
+    total = writer.tokens
     if not total:
         raise DataError(f"corpus {config.corpus} has no document")
     for line in corpus.warnings():
         say(f"warning: {line}")
-    sources: dict[str, Any] = {s: {"kind": kinds[s], "splits": {}} for s in sorted(kinds)}
-    for (split, source), writer in sorted(writers.items()):
-        sources[source]["splits"][split] = writer.close()
-    _finish(folder, tokenizer, counts, sources, corpus)
-    say(f"tokenised {sum(w.documents for w in writers.values()):,} documents, {total:,} tokens")
-
-
-def _finish(
-    folder: Path, tokenizer: Tokenizer, counts: dict[str, Any], sources: dict[str, Any], corpus: Corpus
-) -> None:
-    from safetensors.numpy import save_file
-
-    tokenizer.save(folder / TOKENIZER)
-    save_file(counts, folder / COUNTS)
-    files = {
-        str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": hash_file(file)}
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
+    schema = schema_of(token_dtype(tokenizer.vocabulary))
+    for split, source in written.data:
+        place = folder / split / source
+        describe_data_set(place, [data_file(0, 1)], hash_file(place / data_file(0, 1)), schema)
+    sources: dict[str, Any] = {
+        source: {"kind": kind, "splits": {s: n for (s, name), n in written.data.items() if name == source}}
+        for source, kind in sorted(written.kinds.items())
     }
-    manifest = {
-        "version": VERSION,
-        "corpus": corpus.fingerprint(),
-        "tokenizer_hash": tokenizer.content_hash,
-        "vocabulary": tokenizer.vocabulary,
-        "parallel_separator": tokenizer.parallel_sep,
-        "splits": list(SPLITS),
-        "sources": sources,
-        "files": files,
-    }
-    write_json(folder / MANIFEST, manifest)
+    finish_store(folder, tokenizer, written.counts, sources, {"corpus": corpus.fingerprint()})
+    documents = sum(counts["documents"] for counts in written.data.values())
+    say(f"tokenised {documents:,} documents, {total:,} tokens")

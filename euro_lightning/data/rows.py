@@ -1,14 +1,12 @@
 """The rows of one corpus file: parquet, or JSON lines that may be compressed."""
 
-import gzip
-import io
 import json
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, Protocol
 
+from euro_lightning.data.lines import one_line, read_lines
 from euro_lightning.errors import DataError, nearest
 
 ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
@@ -16,13 +14,20 @@ ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 _CONTENT = {b"PAR1": "parquet", b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstandard"}
 """First bytes of a file: Apache Parquet format, RFC 1952, RFC 8878."""
 
-_PROMISED = {".parquet": "parquet", ".gz": "gzip", ".zst": "zstandard", ".jsonl": "text"}
+_PROMISED = {".parquet": "parquet", ".gz": "gzip", ".zst": "zstandard", ".jsonl": "text", ".txt": "text"}
 
 _BATCH = 256
 """Parquet rows held in memory at once."""
 
-_CHUNK = 1 << 16
-"""Compressed bytes expanded at once."""
+
+class RowSchema(Protocol):
+    """Which columns are read, and which must be there."""
+
+    def wanted(self) -> set[str]:
+        """Every column that is read when it is there; a dot leads into a structure."""
+
+    def require(self, present: Iterable[str], where: str) -> None:
+        """Raises a `DataError` when a required column is not among `present`."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +85,35 @@ def location(path: Path, number: int) -> str:
     return f"{path}, {'row' if path.suffix == '.parquet' else 'line'} {number}"
 
 
-def read_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_rows(
+    path: Path,
+    columns: RowSchema,
+    bad: Callable[[str], None] | None = None,
+    groups: range | None = None,
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields each row with its number (from 1), in bounded memory.
+
+    Args:
+        path: a file whose name ends in one of `ENDINGS`.
+        columns: what is read, and what must be there.
+        bad: told of each row that cannot be read, which is then left out; None raises instead.
+        groups: of a parquet file, the row groups to read; None reads all.
 
     Raises:
         DataError: the content is not what the name says, is damaged or lacks a column.
     """
     try:
-        _check_content(path)
-        yield from (_parquet if path.suffix == ".parquet" else _json_lines)(path, columns)
+        check_content(path)
+        if path.suffix == ".parquet":
+            yield from _parquet(path, columns, bad, groups)
+        else:
+            yield from _json_lines(path, columns, bad)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {_one_line(error)}") from None
+        raise DataError(f"{path} cannot be read: {one_line(error)}") from None
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-def _check_content(path: Path) -> None:
+def check_content(path: Path) -> None:
+    """Raises a `DataError` when a file's first bytes are not those of what its name promises."""
     with open(path, "rb") as file:
         start = file.read(4)
     found = next((kind for magic, kind in _CONTENT.items() if start.startswith(magic)), "text")
@@ -109,7 +125,9 @@ def _check_content(path: Path) -> None:
         )
 
 
-def _parquet(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parquet(
+    path: Path, columns: RowSchema, bad: Callable[[str], None] | None, groups: range | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -118,38 +136,56 @@ def _parquet(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             columns.require(names, str(path))
-            read = [name for name in names if name in columns.wanted()]
-            for batch in file.iter_batches(batch_size=_BATCH, columns=read):
+            read = sorted(name for name in columns.wanted() if name in names or name.split(".")[0] in names)
+            if groups is not None:
+                number = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
+            for batch in file.iter_batches(
+                batch_size=_BATCH, columns=read, row_groups=groups and list(groups)
+            ):
                 for row in _python_rows(batch):
                     number += 1
-                    yield number, row
-    except UnicodeDecodeError:
-        raise DataError(f"{location(path, number + 1)}: the text is not valid UTF-8") from None
+                    if row is not None:
+                        yield number, row
+                    elif bad is None:
+                        raise DataError(f"{location(path, number)}: the text is not valid UTF-8")
+                    else:
+                        bad(f"{location(path, number)}: the text is not valid UTF-8")
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is damaged after row {number}: {_one_line(error)}") from None
+        raise DataError(f"{path} is damaged after row {number}: {one_line(error)}") from None
 
 
-def _python_rows(batch: Any) -> Iterator[dict[str, Any]]:
+def _python_rows(batch: Any) -> Iterator[dict[str, Any] | None]:
+    """The rows of a batch; None for one that is not valid UTF-8."""
     try:
-        yield from batch.to_pylist()
+        rows = batch.to_pylist()
     except UnicodeDecodeError:
-        # row by row, so that the error comes at the row which has it
-        for row in range(batch.num_rows):
-            yield batch.slice(row, 1).to_pylist()[0]
+        rows = [_python_row(batch.slice(row, 1)) for row in range(batch.num_rows)]
+    yield from rows
 
 
-def _json_lines(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
+def _python_row(one: Any) -> dict[str, Any] | None:
     try:
-        with _open(path) as file:
-            for line in file:
-                number += 1
-                if line.strip():
-                    row = _json_row(line, location(path, number))
-                    columns.require(row, location(path, number))
-                    yield number, row
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is truncated or damaged after line {number}: {_one_line(error)}") from None
+        row: dict[str, Any] = one.to_pylist()[0]
+    except UnicodeDecodeError:
+        return None
+    return row
+
+
+def _json_lines(
+    path: Path, columns: RowSchema, bad: Callable[[str], None] | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            row = _json_row(line, location(path, number))
+            columns.require(row, location(path, number))
+        except DataError as error:
+            if bad is None:
+                raise
+            bad(str(error))
+        else:
+            yield number, row
 
 
 def _json_row(line: bytes, where: str) -> dict[str, Any]:
@@ -158,57 +194,7 @@ def _json_row(line: bytes, where: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(f"{where} is not valid UTF-8 (byte {error.start + 1}); convert the file") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not valid JSON: {_one_line(error)}") from None
+        raise DataError(f"{where} is not valid JSON: {one_line(error)}") from None
     if not isinstance(row, dict):
         raise DataError(f"{where} is a JSON {type(row).__name__}; each line must be an object")
     return row
-
-
-def _open(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if path.suffix == ".zst":
-        return cast(BinaryIO, io.BufferedReader(_Zstandard(path), _CHUNK))
-    return open(path, "rb")
-
-
-class _Zstandard(io.RawIOBase):
-    """Reads frames one after the other, and notices a missing end where the library's reader does not."""
-
-    def __init__(self, path: Path) -> None:
-        import zstandard
-
-        self._error = zstandard.ZstdError
-        # as large as `zstd --long=31` writes
-        self._frames = zstandard.ZstdDecompressor(max_window_size=1 << 31)
-        self._file = open(path, "rb")
-        self._frame = self._frames.decompressobj()
-        self._inside = False
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            compressed = self._frame.unused_data if self._frame.eof else b""
-            compressed = compressed or self._file.read(_CHUNK)
-            if not compressed:
-                if self._inside:
-                    raise EOFError("the last zstandard frame has no end")
-                return 0
-            if self._frame.eof:
-                self._frame = self._frames.decompressobj()
-            try:
-                self._ready = memoryview(self._frame.decompress(compressed))
-            except self._error as error:
-                raise EOFError(_one_line(error)) from None
-            self._inside = not self._frame.eof
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count

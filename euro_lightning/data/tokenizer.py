@@ -5,6 +5,7 @@ text: "<|mask|>" in a document is the characters of that string and nothing more
 """
 
 import heapq
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,15 @@ class Tokenizer:
     def roles(self) -> tuple[int, int, int, int, int]:
         """Ids of the tokens that begin and end a document, pad, mask, and separate parallel texts."""
         return self.bos, self.eos, self.pad, self.mask, self.parallel_sep
+
+    @property
+    def unknown(self) -> int | None:
+        """Id of the token for what the vocabulary cannot express; None where there is none."""
+        model = json.loads(self.inner.to_str())["model"]
+        if model.get("unk_id") is not None:
+            return int(model["unk_id"])
+        name = model.get("unk_token")
+        return None if name is None else _first(self.inner, [name])
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""

@@ -101,5 +101,5 @@ def test_unusable_entries_of_a_catalogue_are_left_out(tmp_path: Path) -> None:
         'msgid "%d day"\nmsgid_plural "%d days"\nmsgstr[0] "%d Tag"\nmsgstr[1] "%d Tage"\n',
         encoding="utf-8",
     )
-    found = [(m.english, m.translation) for m in read_catalogue(path)]
+    found = [(m.english, m.translation) for m in read_catalogue(path, "django")]
     assert found == [("Good", 'Gut "so"\nweiter'), ("The title", "Der Titel")]

