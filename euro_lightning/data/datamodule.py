@@ -18,7 +18,7 @@ from euro_lightning.data.mixture import normalise
 from euro_lightning.data.packing import DocumentReader, PackedBatch, Plan, one_by_one, pack, sequential
 from euro_lightning.data.phase import Phase, Timeline, batch_problems
 from euro_lightning.data.planner import Planner, PlanSampler
-from euro_lightning.data.prepare import CorpusConfig, prepare
+from euro_lightning.data.prepare import CorpusConfig, prepare, ready_store
 from euro_lightning.data.store import TOKENIZER, TokenStore
 from euro_lightning.data.texts import TextDocuments
 from euro_lightning.data.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer
@@ -82,8 +82,9 @@ class TextDataModule(LightningDataModule):
         """
         Args:
             phases: The recipe: named stretches of the token clock, in order.
-            corpus: "embedded" (text of installed packages), or files, directories or globs of
-                parquet, jsonl, jsonl.gz and jsonl.zst.
+            corpus: "embedded" (text of installed packages); files, directories or globs of parquet,
+                jsonl, jsonl.gz and jsonl.zst; or a token store that prepare made of a corpus in YAML,
+                which brings its tokenizer and its splits.
             columns: Names of the columns in the corpus files.
             tokenizer: The tokenizer to train or to load.
             validation_share: Share of the documents that validate, chosen by a hash of the document id.
@@ -117,6 +118,8 @@ class TextDataModule(LightningDataModule):
             UserError: there is no such corpus or tokenizer, or the batch sizes do not fit.
         """
         raise_all(batch_problems(self.timeline, self.micro_batch_tokens, 1))
+        if ready_store(self.config) is not None:
+            return
         open_corpus(self.config.corpus, self.config.columns)
         if self.config.tokenizer.path:
             load_tokenizer(Path(self.config.tokenizer.path))

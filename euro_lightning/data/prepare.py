@@ -16,7 +16,7 @@ from typing import Any
 from euro_lightning.data.corpus import Columns, Corpus, open_corpus
 from euro_lightning.data.documents import Document, split_of
 from euro_lightning.data.manifest import finish_store
-from euro_lightning.data.store import VERSION, TokenStore
+from euro_lightning.data.store import MANIFEST, VERSION, TokenStore
 from euro_lightning.data.tokenizer import (
     Tokenizer,
     TokenizerConfig,
@@ -45,8 +45,8 @@ class CorpusConfig:
     """Which text, how it is tokenised and split, and where the result is kept."""
 
     corpus: str | list[str] = "embedded"
-    """"embedded" (text of installed packages), or files, directories or globs of parquet, jsonl,
-    jsonl.gz and jsonl.zst."""
+    """"embedded" (text of installed packages); files, directories or globs of parquet, jsonl,
+    jsonl.gz and jsonl.zst; or a token store that prepare made of a corpus in YAML."""
 
     columns: Columns = field(default_factory=Columns)
     """Names of the columns in the corpus files."""
@@ -93,6 +93,9 @@ def prepare(config: CorpusConfig, *, say: Callable[[str], None] = report) -> Tok
         UserError: the corpus, the tokenizer or an existing store cannot be used.
     """
     raise_all(config.problems())
+    ready = ready_store(config)
+    if ready is not None:
+        return ready
     corpus = open_corpus(config.corpus, config.columns)
     stores = Path(config.stores)
     tokenizer_key, key = store_keys(config, corpus)
@@ -105,6 +108,24 @@ def prepare(config: CorpusConfig, *, say: Callable[[str], None] = report) -> Tok
                     build_store(corpus, tokenizer, config, folder, say)
                 say(f"token store {path} is ready")
     return TokenStore.open(path)
+
+
+def ready_store(config: CorpusConfig) -> TokenStore | None:
+    """The store that a configuration names as its corpus; None when it names text.
+
+    Raises:
+        DataError: the store is damaged, or was made with another tokenizer than the configuration's.
+    """
+    if not isinstance(config.corpus, str) or not (Path(config.corpus) / MANIFEST).is_file():
+        return None
+    store = TokenStore.open(Path(config.corpus))
+    path = config.tokenizer.path
+    if path and load_tokenizer(Path(path)).content_hash != store.tokenizer_hash:
+        raise DataError(
+            f"the token store {config.corpus} was made with another tokenizer than data.tokenizer.path {path};"
+            " leave that key out to use the store's"
+        )
+    return store
 
 
 def store_keys(config: CorpusConfig, corpus: Corpus) -> tuple[str, str]:
