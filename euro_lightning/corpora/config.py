@@ -52,7 +52,8 @@ class Limit:
     """Documents that pass the filters; duplicates are dropped afterwards."""
 
     tokens: int | None = None
-    """Tokens. Reading ends at twelve characters for each."""
+    """Tokens; of each file, the document that reaches its part is the last. Reading ends at twelve
+    characters for each token."""
 
 
 @dataclass(frozen=True)

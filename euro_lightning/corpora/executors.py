@@ -106,12 +106,13 @@ def run_stage(work: Work, stage: str, kind: str, workers: int) -> None:
     for rank in range(tasks):
         failure_file(work.path, stage, rank).unlink(missing_ok=True)
     cls: Any = Local if kind == "local" else Ray
-    executor = cls(
-        pipeline=[Step(str(work.path), stage)],
-        tasks=tasks,
-        workers=min(workers, tasks),
-        logging_dir=str(work.path / "logs" / stage),
-    )
+    with quietly():
+        executor = cls(
+            pipeline=[Step(str(work.path), stage)],
+            tasks=tasks,
+            workers=min(workers, tasks),
+            logging_dir=str(work.path / "logs" / stage),
+        )
     executor.run()
     left = executor.get_incomplete_ranks()
     for rank in left:

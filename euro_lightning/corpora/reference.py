@@ -6,8 +6,7 @@ trained per language, by logistic regression, and cross-fitted: documents are ha
 their id, and each half is scored by the classifier of the other half, so that no document is scored
 by one that has seen it. How well the score tells them apart (AUC) is therefore held out, too.
 
-Only the first characters of a document are looked at and its vector has unit length, so that the
-score is of words and not of length.
+Only the first characters of a document are looked at, and its vector has unit length.
 """
 
 import heapq
@@ -32,7 +31,7 @@ _FEATURES = 1 << 18
 _REGULARISATION = 10.0
 """Inverse strength of the L2 penalty; the vectors have unit length, so that weights must be large."""
 
-_LEAST = 10
+_LEAST = 5
 """Documents of either kind without which nothing can be learned or judged."""
 
 

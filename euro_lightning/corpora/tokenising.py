@@ -1,6 +1,7 @@
 """Late stages: the tokenizer is trained or taken, and every shard tokenised."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,7 @@ def tokenise(work: Work, rank: int, tick: Tick) -> None:
             size = sum(len(d.text.encode()) + len((d.target or "").encode()) for d in batch)
             share = (tick.amounts.documents + len(batch)) / max(total, 1)
             tick(len(batch), size, sum(map(len, tokens[:fitting])), share)
-            if fitting < len(batch):
+            if writer.tokens >= (work.shards[rank].tokens or math.inf):
                 break
         written = writer.close()
         facts = {}
@@ -66,10 +67,11 @@ def tokenise(work: Work, rank: int, tick: Tick) -> None:
 
 
 def _fitting(tokens: list[np.ndarray[Any, Any]], limit: int | None, before: int) -> int:
-    """How many of some documents fit into a limit of tokens."""
+    """How many of some documents are taken until a limit of tokens is reached."""
     if limit is None:
         return len(tokens)
-    return int(np.searchsorted(before + np.cumsum([len(ids) for ids in tokens]), limit, side="right"))
+    reached = before + np.cumsum([len(ids) for ids in tokens], dtype=np.int64) >= limit
+    return int(np.argmax(reached)) + 1 if reached.any() else len(tokens)
 
 
 def _with_buckets(work: Work, rank: int) -> Iterator[list[Document]]:
