@@ -36,7 +36,11 @@ ORDER = [
     "data.embedded",
     "data.rows",
     "data.corpus",
+    "data.bpe",
+    "data.unigram",
     "data.tokenizer",
+    "data.sampling",
+    "data.tokenizer_report",
     "data.writer",
     "data.store",
     "data.prepare",
@@ -84,6 +88,7 @@ ORDER = [
     "cli",
     "commands",
     "mixing",
+    "tokenizing",
     "__main__",
 ]
 

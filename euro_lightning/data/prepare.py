@@ -17,14 +17,9 @@ import numpy as np
 
 from euro_lightning.data.corpus import Columns, Corpus, open_corpus
 from euro_lightning.data.documents import SPLITS, Document, split_of
+from euro_lightning.data.sampling import sample_texts
 from euro_lightning.data.store import COUNTS, MANIFEST, TOKENIZER, VERSION, TokenStore
-from euro_lightning.data.tokenizer import (
-    Tokenizer,
-    TokenizerConfig,
-    load_tokenizer,
-    sample_texts,
-    train_tokenizer,
-)
+from euro_lightning.data.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
 from euro_lightning.data.writer import BATCH, SourceWriter, encode_documents, token_dtype
 from euro_lightning.errors import DataError, raise_all
 from euro_lightning.files import atomic_directory, hash_file, hash_value, locked, write_json
