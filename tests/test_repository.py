@@ -88,6 +88,8 @@ ORDER = [
     "cli",
     "commands",
     "mixing",
+    "selection",
+    "tokenizer_tables",
     "tokenizing",
     "__main__",
 ]
