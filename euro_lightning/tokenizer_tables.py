@@ -15,6 +15,9 @@ from euro_lightning.files import atomic_path
 
 TOTAL = "total"
 
+_MANY_UNKNOWN = 0.01
+"""Share of the tokens."""
+
 
 def labels(reports: Sequence[Report]) -> list[str]:
     """A short name for each tokenizer: that of its folder, or all of it where this is another's too."""
@@ -144,26 +147,29 @@ def draw(reports: Sequence[Report], path: Path) -> None:
         strict=True,
     ):
         for number, (report, label) in enumerate(zip(reports, labels(reports), strict=True)):
-            values = [getattr(counts, name) for counts in rows_of(report).values()]
             places = [place + number * height for place in range(len(sources))]
-            axes.barh(places, [0 if math.isnan(value) else value for value in values], height, label=label)
-            for place, value in zip(places, values, strict=True):
-                axes.text(
-                    0 if math.isnan(value) else value,
-                    place,
-                    f" {_number(value, '.2f')}",
-                    va="center",
-                    fontsize=6,
-                )
+            values = [getattr(counts, name) for counts in rows_of(report).values()]
+            lengths = [0.0 if math.isnan(value) else value for value in values]
+            axes.barh(places, lengths, height, label=label)
+            for place, length, value, counts in zip(
+                places, lengths, values, rows_of(report).values(), strict=True
+            ):
+                text = " –" if math.isnan(value) else f" {value:.2f}{_caveat(counts)}"
+                axes.text(length, place, text, va="center", fontsize=6)
         axes.set_title(title, fontsize=9)
         axes.tick_params(labelsize=8)
-        axes.margins(x=0.12, y=0.01)
+        axes.margins(x=0.18, y=0.01)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks([place + 0.4 - height / 2 for place in range(len(sources))], sources)
     panels[0].invert_yaxis()
     handles, texts = panels[0].get_legend_handles_labels()
-    figure.legend(handles, texts, loc="lower center", ncols=min(len(reports), 4), fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.35 / inches, 1, 1))
+    figure.legend(handles, texts, loc="upper center", ncols=min(len(reports), 4), fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / inches))
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:])
     pyplot.close(figure)
+
+
+def _caveat(counts: Counts) -> str:
+    """Says where a tokenizer is cheap because it does not know the text."""
+    return f", {counts.unknown_share:.0%} unknown" if counts.unknown_share >= _MANY_UNKNOWN else ""

@@ -1,8 +1,10 @@
 """Commands for tokenizers: train one; report what some make of held-out text."""
 
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -148,10 +150,12 @@ def report(words: list[str]) -> None:
     reports = [examine(name, inner, samples) for name, inner in found.items()]
     print_report(reports, options.width, Console(width=None if sys.stdout.isatty() else 120))
     if options.csv is not None:
-        write_csv(reports, options.width, Path(options.csv))
+        with _writing(options.csv):
+            write_csv(reports, options.width, Path(options.csv))
         print(f"numbers {options.csv}")
     if options.figure is not None:
-        draw(reports, Path(options.figure))
+        with _writing(options.figure):
+            draw(reports, Path(options.figure))
         print(f"figure {options.figure}")
 
 
@@ -165,10 +169,19 @@ def _check_free(out: Path, force: bool) -> None:
 
 
 def _write(out: Path, made: Tokenizer) -> None:
-    with whole_directory(out) as folder:
+    with _writing(out), whole_directory(out) as folder:
         made.save(folder / TOKENIZER)
         settings = json.dumps(transformers_settings(made), indent=2, ensure_ascii=False)
         (folder / SETTINGS).write_text(settings + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    """Tells in one line that a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror or error})") from None
 
 
 def _find(name: str) -> tokenizers.Tokenizer:
