@@ -31,6 +31,7 @@ class CorpusOptions:
 
 
 def selection_problems(options: CorpusOptions, command: str) -> list[str]:
+    """What is wrong with the options, one line each."""
     shares = {name: getattr(options, name) for name in ("validation_share", "test_share")}
     problems = [
         f"{command}: --{name} is {share}: a share lies between 0 and 1"

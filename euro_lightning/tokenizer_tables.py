@@ -68,7 +68,7 @@ def _sizes(reports: Sequence[Report], names: Sequence[str], width: int) -> Table
 
 def _sources(reports: Sequence[Report], names: Sequence[str]) -> Table:
     table = _table(
-        "source", "tokenizer", "documents", "tokens\n/ word", "characters\n/ token", "bytes\n/ token", 
+        "source", "tokenizer", "documents", "tokens\n/ word", "characters\n/ token", "bytes\n/ token",
         "unknown\ntokens", "whole\nwords", "changed", "lost", left=2,
     )  # fmt: skip
     for source in rows_of(reports[0]):

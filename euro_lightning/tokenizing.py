@@ -148,7 +148,8 @@ def report(words: list[str]) -> None:
     found = {name: _find(name) for name in options.tokenizers}
     samples = sample_documents(selected(options, options.split), options.documents)
     reports = [examine(name, inner, samples) for name, inner in found.items()]
-    print_report(reports, options.width, Console(width=None if sys.stdout.isatty() else 120))
+    console = Console(width=None if sys.stdout.isatty() else 120, markup=False, emoji=False)
+    print_report(reports, options.width, console)
     if options.csv is not None:
         with _writing(options.csv):
             write_csv(reports, options.width, Path(options.csv))

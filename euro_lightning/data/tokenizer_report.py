@@ -10,6 +10,7 @@ import tokenizers
 
 from euro_lightning.data.documents import Document
 from euro_lightning.data.tokenizer import unknown_token
+from euro_lightning.data.unigram import SPACE
 
 UNSPACED = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my", "bo", "dz"})
 """Languages written without spaces between words (ISO 639), for which tokens per word mean nothing."""
@@ -28,10 +29,6 @@ PROBES = {
 
 _BATCH = 64
 """Documents encoded at once."""
-
-_SPACE = "▁"
-"""What Metaspace puts for the space before a word. A token of nothing else is space and no part of the
-word, though its offsets may be those of the word's first character."""
 
 _WORD = re.compile(r"\S+")
 
@@ -141,7 +138,8 @@ class _Meter:
         inner.no_truncation()
         self.inner = inner
         self.unknown = unknown_token(inner)
-        self.spaces = [number for token, number in inner.get_vocab().items() if not token.strip(_SPACE)]
+        self.spaces = [number for token, number in inner.get_vocab().items() if not token.strip(SPACE)]
+        """Tokens that are no part of a word, though Metaspace gives them the offsets of its first character."""
 
     def encode(self, texts: list[str]) -> list[Any]:
         encodings: list[Any] = self.inner.encode_batch(texts, add_special_tokens=False)

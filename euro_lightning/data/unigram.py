@@ -17,7 +17,7 @@ from euro_lightning.errors import DataError
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Ids 0 to 4."""
 
-_SPACE = "▁"
+SPACE = "▁"
 """What stands for the space before a word (Metaspace)."""
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -34,6 +34,9 @@ _DIGITS = 6
 
 def learn_unigram(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokenizer:
     """Learns a Unigram model (Kudo 2018) of at most `vocabulary` tokens.
+
+    A word is whatever white space, signs and numbers leave together, so that languages without
+    spaces make it slow: 20M characters of 15 languages took 4.5 minutes, 6M of Portuguese 5 seconds.
 
     Raises:
         DataError: the text has more different characters than the vocabulary has room for, or no word.
@@ -101,7 +104,7 @@ def _words_and_characters(
     32,768 tokens give 1.71 tokens for each word of held-out text instead of 1.96.)
     """
     counts: Counter[str] = Counter()
-    characters = {_SPACE, *pre_tokenizers.ByteLevel.alphabet()}
+    characters = {SPACE, *pre_tokenizers.ByteLevel.alphabet()}
     for text in texts:
         normal = normalizer.normalize_str(text)
         counts.update(_WORD.findall(normal))
