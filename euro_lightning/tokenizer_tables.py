@@ -158,7 +158,7 @@ def draw(reports: Sequence[Report], path: Path) -> None:
                 axes.text(length, place, text, va="center", fontsize=6)
         axes.set_title(title, fontsize=9)
         axes.tick_params(labelsize=8)
-        axes.margins(x=0.18, y=0.01)
+        axes.margins(x=0.25, y=0.01)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks([place + 0.4 - height / 2 for place in range(len(sources))], sources)
     panels[0].invert_yaxis()

@@ -63,7 +63,7 @@ class Counts:
 
     @property
     def fertility(self) -> float:
-        """Tokens per word (Rust et al. 2021, section 3, there of words that a treebank separates)."""
+        """Tokens per word (Rust et al. 2021, "How good is your tokenizer?", of words that a treebank separates)."""
         return _ratio(self.word_tokens, self.words)
 
     @property
