@@ -14,6 +14,11 @@ COMMANDS = {
     "export": ("euro_lightning.exchange", "export", "write a run as a directory that transformers loads"),
     "grow": ("euro_lightning.exchange", "grow", "tile an encoder into a larger one to start from"),
     "mixture": ("euro_lightning.mixing", "mixture", "tokens and epochs of each source, phase by phase"),
+    "tokenizer": (
+        "euro_lightning.tokenizing",
+        "tokenizer",
+        "train a tokenizer, or compare some on your text",
+    ),
     "prepare": ("euro_lightning.commands", "prepare", "make or check the token store of an experiment"),
 }
 

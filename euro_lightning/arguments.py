@@ -104,7 +104,8 @@ def _help(cls: type, command: str, positional: Sequence[str]) -> str:
     texts, declared = field_texts(cls), fields_of(cls)
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}
     lines = [_usage(cls, command, positional), "", " ".join((cls.__doc__ or "").split()), ""]
-    for name, (kind, required) in declared.items():
+    for name in (*positional, *(name for name in declared if name not in positional)):
+        kind, required = declared[name]
         head = name.upper() if name in positional else f"--{name}"
         note = "" if required or defaults[name] in ((), None) else f", default: {defaults[name]}"
         lines.append(f"  {head} ({describe(kind)}{note})")

@@ -1,6 +1,7 @@
 """The texts below the fields of configuration classes, as help."""
 
 import ast
+import dataclasses
 import inspect
 import textwrap
 import typing
@@ -11,6 +12,14 @@ from euro_lightning.schema import describe, fields_of
 
 def field_texts(cls: type) -> dict[str, str]:
     """The string below each field of a dataclass, which Python itself does not keep."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base is cls or dataclasses.is_dataclass(base):
+            texts |= _own_texts(base)
+    return texts
+
+
+def _own_texts(cls: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(body, ast.ClassDef)
     texts: dict[str, str] = {}

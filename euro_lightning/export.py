@@ -1,11 +1,7 @@
 """A directory that transformers loads: weights, configuration, tokenizer, model card."""
 
-import contextlib
 import json
-import os
-import shutil
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +12,14 @@ from torch import Tensor
 
 from euro_lightning.checkpoint import check_shapes
 from euro_lightning.data.store import TOKENIZER
-from euro_lightning.data.tokenizer import Tokenizer
+from euro_lightning.data.tokenizer import Tokenizer, transformers_settings
 from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.encoder.directory import CONFIG, WEIGHTS, read_directory, write_weights
 from euro_lightning.encoder.families import ARCHITECTURES, family_of, to_huggingface_config
 from euro_lightning.encoder.huggingface import to_huggingface
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import UserError
-from euro_lightning.files import atomic_directory
+from euro_lightning.files import whole_directory
 from euro_lightning.pretrained import Pretrained
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -65,7 +61,7 @@ def write_directory(out: Path, found: Pretrained, dtype: str, card: str, force: 
     with torch.device("meta"):
         check_shapes(MaskedLanguageEncoder(found.config), found.weights, found.origin)
     weights = to_huggingface({k: v.to(DTYPES[dtype]) for k, v in found.weights.items()}, found.config)
-    with _whole_directory(out) as folder:
+    with whole_directory(out) as folder:
         write_weights(folder, weights)
         configuration = model_configuration(found.config, found.rotary_bases, found.tokenizer, dtype)
         _write_json(folder / CONFIG, configuration)
@@ -76,7 +72,7 @@ def write_directory(out: Path, found: Pretrained, dtype: str, card: str, force: 
 def write_baseline(out: Path, model: Any, tokenizer: Tokenizer, card: str, force: bool) -> None:
     """The same for a model of transformers, which writes its weights and configuration itself."""
     check_free(out, force)
-    with _whole_directory(out) as folder:
+    with whole_directory(out) as folder:
         model.save_pretrained(folder)
         longest = int(getattr(model.config, "max_position_embeddings", 512))
         _write_rest(folder, tokenizer, longest, card)
@@ -86,27 +82,6 @@ def _write_rest(folder: Path, tokenizer: Tokenizer, longest: int, card: str) -> 
     for name, content in tokenizer_files(tokenizer, longest).items():
         _write_json(folder / name, content)
     (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _whole_directory(out: Path) -> Iterator[Path]:
-    """Yields a directory that takes the name `out` when the block ends well, in place of what has it."""
-    staged = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.new")
-    try:
-        with atomic_directory(staged) as folder:
-            yield folder
-        replace_directory(staged, out)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-
-
-def replace_directory(new: Path, out: Path) -> None:
-    """Gives a complete directory its name; one that had the name goes only then."""
-    old = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.old")
-    if out.exists():
-        os.rename(out, old)
-    os.rename(new, out)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_json(path: Path, content: Any) -> None:
@@ -159,20 +134,7 @@ def tokenizer_files(tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
             (names[role], tokenizer.inner.token_to_id(names[role])) for role in ("eos", "separator")
         ],
     )
-    mask = {"content": names["mask"], "lstrip": True, "rstrip": False, "single_word": False}
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": names["bos"],
-        "eos_token": names["eos"],
-        "cls_token": names["bos"],
-        "sep_token": names["eos"],
-        "pad_token": names["pad"],
-        "mask_token": {"__type": "AddedToken", **mask, "normalized": False, "special": True},
-        "model_max_length": longest,
-        "model_input_names": ["input_ids", "attention_mask"],
-        "clean_up_tokenization_spaces": False,
-        "padding_side": "right",
-    }
+    settings = transformers_settings(tokenizer, longest, mask_takes_space=True)
     return {TOKENIZER: json.loads(inner.to_str()), "tokenizer_config.json": settings}
 
 

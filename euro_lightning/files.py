@@ -65,6 +65,27 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def whole_directory(out: Path) -> Iterator[Path]:
+    """Yields a directory that takes the name `out` when the block ends well, in place of what has it."""
+    staged = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.new")
+    try:
+        with atomic_directory(staged) as folder:
+            yield folder
+        _replace_directory(staged, out)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _replace_directory(new: Path, out: Path) -> None:
+    """Gives a complete directory its name; one that had the name goes only then."""
+    old = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.old")
+    if out.exists():
+        os.rename(out, old)
+    os.rename(new, out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes `text` atomically as UTF-8."""
     with atomic_path(path) as temporary:

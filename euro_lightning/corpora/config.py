@@ -255,7 +255,7 @@ class CorpusRecipe:
             found.append(f"workers is {self.workers}: it must not be below 0")
         if self.executor == "slurm" and not self.slurm.partition:
             found.append("slurm.partition is missing: SLURM must know where to run")
-        found += [line.replace("data.tokenizer", "tokenizer") for line in self.tokenizer.problems()]
+        found += self.tokenizer.problems("tokenizer.")
         return found + self.duplicates.problems("duplicates")
 
     def content(self) -> dict[str, Any]:

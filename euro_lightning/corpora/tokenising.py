@@ -13,7 +13,8 @@ from euro_lightning.corpora.progress import Tick
 from euro_lightning.corpora.quality import buckets
 from euro_lightning.corpora.work import Work
 from euro_lightning.data.documents import Document, split_of
-from euro_lightning.data.tokenizer import load_tokenizer, sample_texts, train_tokenizer
+from euro_lightning.data.sampling import sample_texts
+from euro_lightning.data.tokenizer import load_tokenizer, train_tokenizer
 from euro_lightning.data.writer import PartWriter, data_file, encode_documents
 from euro_lightning.files import atomic_directory, hash_file, write_json
 

@@ -16,14 +16,9 @@ from typing import Any
 from euro_lightning.data.corpus import Columns, Corpus, open_corpus
 from euro_lightning.data.documents import Document, split_of
 from euro_lightning.data.manifest import finish_store
+from euro_lightning.data.sampling import sample_texts
 from euro_lightning.data.store import MANIFEST, VERSION, TokenStore
-from euro_lightning.data.tokenizer import (
-    Tokenizer,
-    TokenizerConfig,
-    load_tokenizer,
-    sample_texts,
-    train_tokenizer,
-)
+from euro_lightning.data.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
 from euro_lightning.data.writer import (
     BATCH,
     PartWriter,

@@ -1,30 +1,23 @@
-"""Byte-level BPE tokenizers: train, load, check.
+"""Tokenizers: train, load, check.
 
-Any text comes back unchanged from decode(encode(text)). Special tokens are never made from
-text: "<|mask|>" in a document is the characters of that string and nothing more.
+Special tokens are never made from text: "<|mask|>" in a document is the characters of that
+string and nothing more. Byte-level BPE gives any text back unchanged; see data/unigram.py for what it loses.
 """
 
-import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 
-from euro_lightning.data.documents import Document, fraction
+from euro_lightning.data.bpe import BOS, EOS, MASK, PAD, PARALLEL_SEP, learn_bpe
+from euro_lightning.data.unigram import learn_unigram
 from euro_lightning.errors import DataError, raise_all
 from euro_lightning.files import atomic_path, hash_value, read_json
 
-BOS, EOS, PAD, MASK, PARALLEL_SEP = SPECIAL = (
-    "<|begin_of_text|>",
-    "<|end_of_text|>",
-    "<|pad|>",
-    "<|mask|>",
-    "<|parallel_sep|>",
-)
+Kind = Literal["bpe", "unigram"]
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "bos": (BOS, "[CLS]", "<s>"),
@@ -41,16 +34,7 @@ _CONFIGURED = {"bos": ("bos_token", "cls_token"), "eos": ("eos_token", "sep_toke
                "mask": ("mask_token",)}  # fmt: skip
 """Keys of transformers' tokenizer_config.json that name them."""
 
-_BYTES = 256
-
-# Indentation in steps of 8 and 4, so that code costs few tokens; words with at most one space
-# before them and with their combining marks, without which Hindi words fall apart; digits in
-# groups of three, as Llama 3 and EuroBERT; then signs, line ends and what space is left.
-_PIECES = r" {8}| {4}| ?[\p{L}\p{M}]+|\p{N}{1,3}| ?[^\s\p{L}\p{M}\p{N}]+|[\r\n]+|\s+(?!\S)|\s"
-
-_INDENTS_PER_CHARACTER = 1 / 20
-"""Runs of eight spaces added to the training text. The k-th merge replaces at most bytes / k
-pairs, so at this rate the runs are merged among the first sixty, whatever the text is."""
+_BYTES, _SPECIAL = 256, 5
 
 
 @dataclass(frozen=True)
@@ -60,22 +44,23 @@ class TokenizerConfig:
     path: str | None = None
     """A tokenizer.json, or a folder with one, to use instead of training."""
 
+    kind: Kind = "bpe"
+    """What to train: byte-level BPE, or Unigram over lower-cased words as BERTomelo's."""
+
     vocabulary: int = 8192
     """Tokens to learn, special ones included."""
 
     sample_characters: int = 4_000_000
     """Characters to learn from, spread evenly over the sources."""
 
-    def problems(self) -> list[str]:
+    def problems(self, prefix: str = "data.tokenizer.") -> list[str]:
         """What is wrong with this configuration, one line each."""
-        least = _BYTES + len(SPECIAL) + 64
+        least = _BYTES + _SPECIAL + 64  # both kinds begin with an alphabet of bytes
         found = []
         if self.vocabulary < least:
-            found.append(f"data.tokenizer.vocabulary is {self.vocabulary}: it must be at least {least}")
+            found.append(f"{prefix}vocabulary is {self.vocabulary}: it must be at least {least}")
         if self.sample_characters < 1000:
-            found.append(
-                f"data.tokenizer.sample_characters is {self.sample_characters}: it must be at least 1,000"
-            )
+            found.append(f"{prefix}sample_characters is {self.sample_characters}: it must be at least 1,000")
         return found
 
 
@@ -108,15 +93,6 @@ class Tokenizer:
         """Ids of the tokens that begin and end a document, pad, mask, and separate parallel texts."""
         return self.bos, self.eos, self.pad, self.mask, self.parallel_sep
 
-    @property
-    def unknown(self) -> int | None:
-        """Id of the token for what the vocabulary cannot express; None where there is none."""
-        model = json.loads(self.inner.to_str())["model"]
-        if model.get("unk_id") is not None:
-            return int(model["unk_id"])
-        name = model.get("unk_token")
-        return None if name is None else _first(self.inner, [name])
-
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
         return [encoding.ids for encoding in self.inner.encode_batch_fast(texts, add_special_tokens=False)]
@@ -135,6 +111,11 @@ class Tokenizer:
         return name
 
     @property
+    def unknown(self) -> int | None:
+        """Id of the token for what the vocabulary cannot express; None where there is none."""
+        return unknown_token(self.inner)
+
+    @property
     def content_hash(self) -> str:
         """Equal for tokenizers that are equal."""
         return hash_value(self.inner.to_str())
@@ -143,6 +124,45 @@ class Tokenizer:
         """Writes tokenizer.json, atomically."""
         with atomic_path(path) as temporary:
             temporary.write_text(self.inner.to_str(), encoding="utf-8")
+
+
+def unknown_token(inner: tokenizers.Tokenizer) -> int | None:
+    """Id of the token for what the vocabulary cannot express; None where there is none."""
+    model = json.loads(inner.to_str())["model"]
+    number: int | None = model.get("unk_id")
+    name = model.get("unk_token")
+    return number if name is None else inner.token_to_id(name)
+
+
+def transformers_settings(
+    tokenizer: Tokenizer, longest: int | None = None, *, mask_takes_space: bool = False
+) -> dict[str, Any]:
+    """tokenizer_config.json, so that transformers gives each special token its role.
+
+    Args:
+        tokenizer: the tokenizer.
+        longest: tokens that a model takes at most, where known.
+        mask_takes_space: whether a mask in a text takes the white space before it with it.
+    """
+    names = [tokenizer.name_of(number) for number in tokenizer.roles]
+    bos, eos, pad, mask = names[:4]
+    behaviour = {"lstrip": mask_takes_space, "rstrip": False, "single_word": False, "normalized": False}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": bos,
+        "eos_token": eos,
+        "cls_token": bos,
+        "sep_token": eos,
+        "pad_token": pad,
+        "mask_token": {"__type": "AddedToken", "content": mask, **behaviour, "special": True},
+        "model_max_length": longest,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        "padding_side": "right",
+    }
+    if tokenizer.unknown is not None:
+        settings["unk_token"] = tokenizer.name_of(tokenizer.unknown)
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _first(inner: tokenizers.Tokenizer, names: Sequence[str]) -> Any:
@@ -165,87 +185,46 @@ def _names_in(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Learns a byte-level BPE (Sennrich et al. 2016; bytes as GPT-2, Radford et al. 2019).
+    """Learns a tokenizer of the kind and, where the text gives that much, of the vocabulary asked for.
 
-    The vocabulary has exactly the size asked for, unless the text has too few distinct pieces.
+    Raises:
+        UserError: a configuration that cannot be, or text that cannot give it.
     """
     raise_all(config.problems())
-    inner = tokenizers.Tokenizer(models.BPE())
-    inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    inner.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=config.vocabulary,
-        special_tokens=[AddedToken(name, special=True, normalized=False) for name in SPECIAL],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    inner.train_from_iterator(_with_indents(texts), trainer)
-    return Tokenizer(inner)
+    learn = {"bpe": learn_bpe, "unigram": learn_unigram}[config.kind]
+    return Tokenizer(learn(texts, config.vocabulary))
 
 
-def _with_indents(texts: Iterable[str]) -> Iterator[str]:
-    characters = 0
-    for text in texts:
-        characters += len(text)
-        yield text
-    left = int(characters * _INDENTS_PER_CHARACTER) + 100
-    while left > 0:
-        yield " " * 8 * min(left, 10_000)
-        left -= 10_000
+def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """Reads a tokenizer.json, or the one in a folder, whatever special tokens it has.
+
+    Raises:
+        DataError: not there, or not a tokenizer.
+    """
+    file = tokenizer_file(path)
+    if not file.is_file():
+        raise DataError(f"tokenizer {file} does not exist")
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:
+        raise DataError(f"{file} is not a tokenizer ({' '.join(str(error).split())[:120]})") from None
+
+
+def tokenizer_file(path: Path) -> Path:
+    """The file that a path to a tokenizer stands for."""
+    return path / "tokenizer.json" if path.is_dir() else path
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Reads a tokenizer.json, or the one in a folder.
+    """Reads a tokenizer that can serve in training.
 
     Raises:
         DataError: not there, not a tokenizer, or without a token that ends a document or a mask.
     """
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.is_file():
-        raise DataError(f"tokenizer {file} does not exist")
-    try:
-        inner = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:
-        raise DataError(f"{file} is not a tokenizer ({' '.join(str(error).split())[:120]})") from None
+    file, inner = tokenizer_file(path), read_tokenizer(path)
     names = _names_in(file.parent)
     missing = [role for role in ("eos", "mask") if _first(inner, names[role]) is None]
     if missing:
         wanted = "; ".join(f"{role}: one of {', '.join(_NAMES[role])}" for role in missing)
         raise DataError(f"tokenizer {file} lacks special tokens ({wanted}); add them to it")
     return Tokenizer(inner, names)
-
-
-def sample_texts(documents: Iterable[Document], characters: int) -> list[str]:
-    """A sample spread evenly over the sources, so that small ones get their words too.
-
-    Of each source the documents with the smallest hashes are taken, which is a random sample
-    that is the same for everybody. A source with less than its part gives all it has, and the
-    others share the rest. Holds at most `characters` per source.
-    """
-    heaps: dict[str, list[tuple[float, str, str]]] = {}
-    sizes: dict[str, int] = {}
-    for document in documents:
-        source = document.source
-        heap = heaps.setdefault(source, [])
-        text = document.text if document.target is None else f"{document.text}\n{document.target}"
-        heapq.heappush(heap, (-fraction(document.doc_id), document.doc_id, text))
-        sizes[source] = sizes.get(source, 0) + len(text)
-        while sizes[source] - len(heap[0][2]) >= characters:
-            sizes[source] -= len(heapq.heappop(heap)[2])
-    texts: list[str] = []
-    left, waiting = characters, len(heaps)
-    for source in sorted(heaps, key=lambda name: (sizes[name], name)):
-        room = left // waiting
-        for _, _, text in sorted(heaps[source], reverse=True):
-            if room <= 0:
-                break
-            texts.append(text[:room])
-            room -= len(text)
-            left -= min(len(text), room + len(text))
-        waiting -= 1
-    return texts

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from euro_lightning.files import read_json
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _PICKLE = "pytorch_model.bin"
+_MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
 SHARD_BYTES = 5 << 30
 """Bytes of weights in one file, as transformers has it."""
 
@@ -29,8 +30,13 @@ def is_hub_name(origin: str) -> bool:
     return re.fullmatch(r"[\w\-.]+/[\w\-.]+", origin) is not None and not local
 
 
-def download(name: str, option: str) -> Path:
+def download(name: str, option: str, patterns: Sequence[str] = _MODEL_FILES) -> Path:
     """The directory of a model of the Hub, from the local cache or the network.
+
+    Args:
+        name: of the model, such as EuroBERT/EuroBERT-210m.
+        option: the option that it came from, for messages.
+        patterns: which of its files are needed.
 
     Raises:
         UserError: there is no such model, or the Hub cannot be reached.
@@ -38,7 +44,7 @@ def download(name: str, option: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        found = snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.model", "*.txt"])
+        found = snapshot_download(name, allow_patterns=list(patterns))
     except Exception as error:
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise UserError(

@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from euro_lightning.data.bpe import SPECIAL
 from euro_lightning.data.documents import Document
-from euro_lightning.data.tokenizer import (
-    SPECIAL,
-    Tokenizer,
-    TokenizerConfig,
-    load_tokenizer,
-    sample_texts,
-    train_tokenizer,
-)
+from euro_lightning.data.sampling import sample_texts
+from euro_lightning.data.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
 from euro_lightning.errors import ConfigError, DataError
 
 TEXTS = [
