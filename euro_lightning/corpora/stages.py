@@ -12,7 +12,7 @@ from euro_lightning.corpora.assembly import assemble
 from euro_lightning.corpora.config import CorpusRecipe
 from euro_lightning.corpora.gathering import duplicates, pairs, read
 from euro_lightning.corpora.progress import Tick, progress_file
-from euro_lightning.corpora.scoring import LEARNERS, cuts, learn, score
+from euro_lightning.corpora.scoring import LEARNERS, cuts, groups, learn, score
 from euro_lightning.corpora.tokenising import tokenise, tokenizer
 from euro_lightning.corpora.work import Work
 from euro_lightning.errors import DataError, UserError
@@ -55,11 +55,16 @@ def _bands(work: Work) -> int:
     return 1 if work.recipe.duplicates.kind == "exact" else work.recipe.duplicates.bands
 
 
+def _learners(work: Work) -> int:
+    read = all(work.documents_file(rank).with_suffix(".json").is_file() for rank in range(len(work.shards)))
+    return min(LEARNERS, max(len(groups(work)), 1)) if read else LEARNERS
+
+
 STAGES = {
     "read": Stage(read, _shards),
     "pairs": Stage(pairs, _bands, _compared),
     "duplicates": Stage(duplicates, _one, _compared),
-    "learn": Stage(learn, lambda work: LEARNERS, _learned),
+    "learn": Stage(learn, _learners, _learned),
     "score": Stage(score, _shards, _scored),
     "cuts": Stage(cuts, _one, _scored),
     "tokenizer": Stage(tokenizer, _one),
