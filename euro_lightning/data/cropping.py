@@ -11,9 +11,12 @@ from euro_lightning.schedule import blend
 class Lengths:
     """The length policy of a phase, in tokens."""
 
-    kind: Literal["fixed", "random"] = "fixed"
+    kind: Literal["fixed", "random", "concatenated"] = "fixed"
     """fixed: every segment has the maximum length, but for a document's last; random: each
-    length is drawn uniformly between minimum and maximum (EuroBERT section 2.3: 12 to 8,192)."""
+    length is drawn uniformly between minimum and maximum (EuroBERT section 2.3: 12 to 8,192);
+    concatenated: a segment is the next `maximum` tokens of its source, whatever documents they are
+    of, and attention crosses from one document to the next (EuroBERT's pretraining; for comparison
+    only)."""
 
     maximum: int = 512
     """Longest segment."""
@@ -50,7 +53,7 @@ class Lengths:
 
     def draw(self, key: int, epoch: int, document: int, start: int) -> int:
         """The wanted length of the segment that begins there: a pure function of its place."""
-        if self.kind == "fixed":
+        if self.kind != "random":
             return self.maximum
         return self.minimum + key_of(key, epoch, document, start) % (self.maximum - self.minimum + 1)
 

@@ -34,13 +34,15 @@ class DocumentReader(Protocol):
 
 
 class Slice(NamedTuple):
-    """A segment before its tokens are read: which part of which document."""
+    """A segment before its tokens are read, or a piece of one: which part of which document."""
 
     source: str
     document: int
     start: int
     length: int
     epoch: int
+    joined: bool = False
+    """Whether it goes on with the segment of the piece before it: concatenated streams alone."""
 
 
 class Plan(NamedTuple):
@@ -53,6 +55,7 @@ class Plan(NamedTuple):
     cursor: Mapping[str, Any]
     """Planner state after its global batch."""
     segments: Sequence[Slice]
+    """The segments in order; of concatenated streams, their pieces."""
     closes: bool = False
     """Whether it is its rank's last micro-batch of the global batch."""
 
@@ -110,12 +113,15 @@ def pack(
         documents: the documents by source.
         is_special: bool [vocabulary], true for special and added tokens.
     """
-    lengths = tuple(part.length for part in plan.segments)
-    tokens = np.empty(sum(lengths), dtype=np.int64)
-    ends = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=ends[1:])
-    for part, start in zip(plan.segments, ends.tolist(), strict=False):
-        tokens[start : start + part.length] = read_slice(documents[part.source], part)
+    tokens = np.empty(sum(part.length for part in plan.segments), dtype=np.int64)
+    begins, place = [], 0
+    for part in plan.segments:
+        tokens[place : place + part.length] = read_slice(documents[part.source], part)
+        if not part.joined:
+            begins.append(place)
+        place += part.length
+    ends = np.array([*begins, place], dtype=np.int32)
+    lengths = tuple(np.diff(ends).tolist())
     return PackedBatch(
         ids=torch.from_numpy(tokens),
         cu_seqlens=torch.from_numpy(ends),

@@ -51,20 +51,25 @@ class Stream:
         self._load()
 
     def draw(self, lengths: Lengths) -> None:
-        """Draws the wanted length of the next segment."""
-        self.wanted = min(lengths.draw(self.key, self.epoch, self.document, self.start), self.left)
+        """Draws the wanted length of the next segment, and how long it can be at most."""
+        self.reach = lengths.maximum if lengths.kind == "concatenated" else self.left
+        self.wanted = min(lengths.draw(self.key, self.epoch, self.document, self.start), self.reach)
 
-    def take(self, length: int) -> Slice:
-        """Serves the next `length` tokens of the current document."""
-        part = Slice(self.name, self.document, self.start, length, self.epoch)
-        self.start += length
-        self.left -= length
-        if self.left == 0:
-            self.position, self.start = self.position + 1, 0
-            if self.position == self.size:
-                self.epoch, self.position = self.epoch + 1, 0
-            self._load()
-        return part
+    def take(self, length: int) -> list[Slice]:
+        """Serves the next `length` tokens: a piece of the current document, or of it and the next ones."""
+        parts: list[Slice] = []
+        while length:
+            size = min(length, self.left)
+            parts.append(Slice(self.name, self.document, self.start, size, self.epoch, bool(parts)))
+            length -= size
+            self.start += size
+            self.left -= size
+            if self.left == 0:
+                self.position, self.start = self.position + 1, 0
+                if self.position == self.size:
+                    self.epoch, self.position = self.epoch + 1, 0
+                self._load()
+        return parts
 
     def _load(self) -> None:
         block, row = divmod(self.position, _BLOCK)
@@ -164,7 +169,7 @@ class Planner:
                 choice, length, forced = self._close(streams, queue, wanted, room, lengths)
                 short += forced
             stream = streams[choice]
-            segments.append(stream.take(length))
+            segments += stream.take(length)
             queue.serve(choice, length)
             room -= length
             stream.draw(lengths)
@@ -185,7 +190,7 @@ class Planner:
         ranking = queue.ranking(wanted)
         for limit in (lengths.maximum, 2 * lengths.maximum):
             for choice in ranking:
-                left = streams[choice].left
+                left = streams[choice].reach
                 length = fit(wanted[choice], left, room, lengths.minimum, lengths.maximum)
                 if length is not None:
                     share, served = queue.shares[choice], queue.served[choice]
@@ -193,7 +198,7 @@ class Planner:
                         return choice, length, 0
         choice = ranking[0]
         length = min(wanted[choice], room)
-        return choice, length, int(length < lengths.minimum and length < streams[choice].left)
+        return choice, length, int(length < lengths.minimum and length < streams[choice].reach)
 
 
 class PlanSampler(Sampler[Plan]):

@@ -5,12 +5,13 @@ import random
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from euro_lightning.data.cropping import Lengths
-from euro_lightning.data.packing import Plan, Slice
+from euro_lightning.data.packing import Plan, Slice, pack
 from euro_lightning.data.phase import Phase, Timeline
 from euro_lightning.data.planner import Planner, PlanSampler
 from euro_lightning.errors import ConfigError
@@ -25,6 +26,8 @@ POLICIES = [
     Lengths("random", 50, 50),
     Lengths("fixed", 200, 10, start=20),
     Lengths("random", 150, 12, start=40),
+    Lengths("concatenated", 128),
+    Lengths("concatenated", 200, 12, start=30),
 ]
 
 sizes = st.lists(st.integers(1, 400), min_size=1, max_size=40)
@@ -95,6 +98,8 @@ def test_micro_batches_hold_exactly_their_tokens(corpus: dict, lengths: Lengths)
     for plan in plans_of(planner(documents, lengths, 8_000)):
         assert sum(part.length for part in plan.segments) == 512
         assert max(part.length for part in plan.segments) <= lengths.maximum
+        batch = pack(plan, documents, np.zeros(10**6, dtype=bool))
+        assert sum(batch.lengths) == 512 and max(batch.lengths) <= lengths.maximum
 
 
 @settings(deadline=None, max_examples=40)
@@ -198,6 +203,31 @@ def test_a_ramp_lengthens_segments_over_the_phase_and_at_each_global_batch_alike
     assert Lengths("fixed", 64).at(5, 10) == Lengths("fixed", 64)
     problems = Lengths("fixed", 64, start=5).problems("lengths")
     assert problems == ["lengths.start is 5: it must lie between the minimum 12 and the maximum 64"]
+
+
+def test_concatenated_segments_run_on_from_document_to_document_of_one_source() -> None:
+    """As in EuroBERT's pretraining: blocks of one length, cut wherever it falls."""
+    sizes = {"en": [30, 50, 7, 400, 90], "fr": [10, 20, 30]}
+    documents = {name: FakeDocuments(sizes[name]) for name in sizes}
+    plans = plans_of(planner(documents, Lengths("concatenated", 64), 4096))
+    streams: dict[str, list[int]] = {"en": [], "fr": []}
+    for plan in plans:
+        batch = pack(plan, documents, np.zeros(10**6, dtype=bool))
+        assert set(batch.lengths) == {64}
+        assert batch.cu_seqlens.tolist() == list(range(0, 513, 64))
+        sources = [part.source for part in plan.segments if not part.joined]
+        for source, ids in zip(sources, batch.ids.split(64), strict=True):
+            streams[source] += ids.tolist()
+    for name, ids in streams.items():
+        # the documents of an epoch in some order, whole, then those of the next
+        while len(ids) >= sum(sizes[name]):
+            left = set(range(len(sizes[name])))
+            while left:
+                document = ids[0] // 10_000
+                left.remove(document)
+                whole = documents[name].tokens(document).tolist()
+                assert ids[: len(whole)] == whole
+                ids = ids[len(whole) :]
 
 
 def test_random_lengths_are_uniform_and_seeds_differ() -> None:
