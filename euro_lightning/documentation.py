@@ -42,7 +42,7 @@ def describe_fields(cls: type, prefix: str) -> str:
         plain = required or not isinstance(default, str | int | float | bool | type(None) | tuple)
         note = "required" if required else "" if plain else f"default: {default}"
         kind = describe(annotation) if typing.get_origin(annotation) is not dict else "a mapping"
-        head = f"  {prefix}.{name} ({kind}{', ' if note else ''}{note})"
+        head = f"  {prefix}{'.' if prefix else ''}{name} ({kind}{', ' if note else ''}{note})"
         lines += [
             head,
             *textwrap.wrap(texts.get(name, ""), 100, initial_indent="      ", subsequent_indent="      "),

@@ -34,7 +34,7 @@ def _told(amounts: Amounts, rate: float) -> str:
 
 
 def _left(share: float, first: float, seconds: float) -> str:
-    if share <= first or seconds < 1:
+    if share <= first or seconds < 1 or share >= 1:
         return ""
     left = round((1 - share) / (share - first) * seconds)
     return f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
