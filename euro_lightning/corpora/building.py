@@ -13,9 +13,9 @@ from euro_lightning.corpora.config import CorpusRecipe, Limit, Slurm, SourceColu
 from euro_lightning.corpora.duplicates import Duplicates
 from euro_lightning.corpora.filters import Filters
 from euro_lightning.corpora.paragraphs import Paragraphs
-from euro_lightning.corpora.quality import Quality, Reference
+from euro_lightning.corpora.quality import REFERENCE, Quality, Reference, load_scorer
 from euro_lightning.corpora.report import show_report
-from euro_lightning.corpora.shards import find_shards
+from euro_lightning.corpora.shards import file_facts, find_shards
 from euro_lightning.corpora.stages import STAGES
 from euro_lightning.corpora.watching import watched
 from euro_lightning.corpora.work import Work
@@ -23,7 +23,7 @@ from euro_lightning.data.store import TokenStore
 from euro_lightning.data.tokenizer import TokenizerConfig
 from euro_lightning.documentation import describe_fields
 from euro_lightning.errors import ConfigError, DataError, Interrupted, UserError, raise_all
-from euro_lightning.files import hash_value, locked, read_json
+from euro_lightning.files import hash_value, locked, read_json, write_json
 from euro_lightning.schema import construct, fields_of
 from euro_lightning.settings import load, read_file, split_arguments
 
@@ -66,14 +66,17 @@ def build(recipe: CorpusRecipe) -> TokenStore | None:
         UserError: something cannot be read or written, or another corpus has the store's place.
     """
     store = Path(recipe.store)
-    shards, facts = find_shards(recipe)
+    facts = file_facts(recipe)
     key = hash_value([recipe.content(), facts])
+    for source in recipe.sources.values():
+        if source.quality and source.quality.scorer not in (None, REFERENCE):
+            load_scorer(source.quality.scorer or "")
     with locked(store.parent / f".{store.name}.lock", wait=False) as ours:
         if not ours:
             raise DataError(f"another process prepares {store}; wait for it, or name another store")
         work = Work(store.absolute().parent / f".{store.name}.work")
         if not store.is_dir():
-            _begin(work, recipe, shards, facts, key)
+            _begin(work, recipe, facts, key)
             if recipe.executor == "slurm":
                 _submit(work, recipe)
                 return None
@@ -88,23 +91,26 @@ def build(recipe: CorpusRecipe) -> TokenStore | None:
     return opened
 
 
-def _begin(work: Work, recipe: CorpusRecipe, shards: list[Any], facts: dict[str, Any], key: str) -> None:
+def _begin(work: Work, recipe: CorpusRecipe, facts: dict[str, Any], key: str) -> None:
+    """Plans the work, or finds the plan of an earlier start."""
     store = Path(recipe.store)
     for leftover in store.absolute().parent.glob(f".{store.name}.*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
-    plan = work.path / "plan.json"
-    if plan.is_file():
+    if (work.path / "plan.json").is_file():
         try:
-            same = read_json(plan)["key"] == key
+            same = work.plan["key"] == key
         except (UserError, KeyError, TypeError):
             same = False
         if same:
             _say("goes on where it was stopped")
+            # where it is done and how much may be bad is not of the plan, and may have changed
+            work.write_plan(key, recipe, work.shards, work.plan["facts"])
             return
         _say("the configuration or the files have changed: starts over")
+    shards, commits = find_shards(recipe)
     shutil.rmtree(work.path, ignore_errors=True)
     work.path.mkdir(parents=True)
-    work.write_plan(recipe, shards, facts)
+    work.write_plan(key, recipe, shards, {**facts, **commits})
 
 
 def _run(work: Work, recipe: CorpusRecipe) -> None:
@@ -127,9 +133,18 @@ def _run(work: Work, recipe: CorpusRecipe) -> None:
 
 
 def _submit(work: Work, recipe: CorpusRecipe) -> None:
-    from euro_lightning.corpora.executors import submit
+    from euro_lightning.corpora.executors import submit, unfinished
 
-    for stage, job in submit(work, recipe.slurm, recipe.workers):
+    file = work.path / "jobs.json"
+    left = unfinished(read_json(file)) if file.is_file() else []
+    if left:
+        raise DataError(f"jobs {', '.join(left)} are not done yet; to start over: scancel {' '.join(left)}")
+    for note in sorted((work.path / "failures").glob("*.txt")):
+        _say(f"failed before: {note.read_text()}")
+        note.unlink()
+    jobs = submit(work, recipe.slurm, recipe.workers)
+    write_json(file, [job for _, job in jobs])
+    for stage, job in jobs:
         print(f"job {job}  {stage}")
     print(
         f"token store {recipe.store} will be there when the last job has ended; the same command shows its report"

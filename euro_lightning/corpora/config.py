@@ -8,7 +8,7 @@ from typing import Any, Literal
 from euro_lightning.corpora.duplicates import Duplicates
 from euro_lightning.corpora.filters import Filters
 from euro_lightning.corpora.quality import Quality
-from euro_lightning.data.corpus import EMBEDDED
+from euro_lightning.data.corpus import EMBEDDED, is_language
 from euro_lightning.data.documents import DOMAINS
 from euro_lightning.data.tokenizer import TokenizerConfig
 from euro_lightning.errors import DataError, nearest
@@ -159,6 +159,9 @@ class SourceRecipe:
             found.append(
                 f"{where}: the embedded corpus knows its languages and domains; leave lang and domain out"
             )
+        for key, lang in (("lang", self.lang), ("target_lang", self.target_lang)):
+            if lang is not None and not is_language(lang):
+                found.append(f"{where}.{key} is {lang!r}: it must be a language code such as 'en'")
         if self.target_lang and self.domain != "parallel":
             found.append(f"{where}.target_lang is for the domain parallel")
         for name in ("documents", "tokens"):

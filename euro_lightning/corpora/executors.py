@@ -3,6 +3,8 @@
 import contextlib
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -52,18 +54,22 @@ class Local(LocalPipelineExecutor):  # type: ignore[misc]
                 self._run_for_rank(rank)
             return
         context = multiprocessing.get_context("forkserver")
-        with ProcessPoolExecutor(self.workers, context, initializer=_end_with_parent) as pool:
-            tasks = [pool.submit(self._run_for_rank, rank) for rank in ranks]
-            try:
-                for task in as_completed(tasks):
-                    task.result()
-            except BrokenProcessPool:
-                raise DataError(
-                    "a process was killed from outside, perhaps for want of memory: give fewer --workers;"
-                    " what is done is kept"
-                ) from None
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        pool = ProcessPoolExecutor(self.workers, context, initializer=_end_with_parent)
+        try:
+            for task in as_completed([pool.submit(self._run_for_rank, rank) for rank in ranks]):
+                task.result()
+        except BrokenProcessPool:
+            raise DataError(
+                "a process was killed from outside, perhaps for want of memory: give fewer --workers;"
+                " what is done is kept"
+            ) from None
+        except KeyboardInterrupt:
+            # a task may take minutes yet, and whatever it has done so far is done again
+            for process in list(pool._processes.values()):
+                process.kill()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _run_for_rank(self, rank: int, local_rank: int = 0, node_rank: int = -1) -> None:
         with quietly():
@@ -71,6 +77,7 @@ class Local(LocalPipelineExecutor):  # type: ignore[misc]
 
 
 def _end_with_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -124,6 +131,17 @@ def run_stage(work: Work, stage: str, kind: str, workers: int) -> None:
         raise DataError(f"{len(left)} tasks of the stage {stage} failed; the log of the first is {log}")
 
 
+def unfinished(jobs: list[str]) -> list[str]:
+    """Those of some SLURM jobs that wait or run."""
+    command = ["squeue", "--noheader", "--format=%A", f"--jobs={','.join(jobs)}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    # squeue fails when it has forgotten all of them
+    return sorted(set(done.stdout.split())) if done.returncode == 0 else []
+
+
 def submit(work: Work, slurm: Slurm, workers: int) -> list[tuple[str, str]]:
     """Submits one job array for each stage, each after the one before.
 
@@ -133,8 +151,6 @@ def submit(work: Work, slurm: Slurm, workers: int) -> list[tuple[str, str]]:
     Raises:
         ConfigError: there is no sbatch, or it refuses.
     """
-    import subprocess
-
     folder = Path(sys.executable).parent
     jobs: list[tuple[str, str]] = []
     before: Any = None
@@ -153,8 +169,9 @@ def submit(work: Work, slurm: Slurm, workers: int) -> list[tuple[str, str]]:
                     workers=workers or -1,
                     job_name=f"prepare-{stage}",
                     qos=slurm.qos,
-                    env_command=slurm.environment or f'export PATH="{folder}:$PATH"',
-                    sbatch_args=dict(slurm.arguments),
+                    env_command=slurm.environment
+                    or f'export PATH="{folder}:$PATH" PYTHONPATH="$PWD:$PYTHONPATH"',
+                    sbatch_args={"kill-on-invalid-dep": "yes", **slurm.arguments},
                     logging_dir=str(work.path / "logs" / stage),
                     depends=before,
                 )

@@ -6,9 +6,12 @@ from typing import Any
 from euro_lightning.corpora.config import SourceRecipe
 from euro_lightning.corpora.shard import Shard
 from euro_lightning.data.lines import one_line
-from euro_lightning.errors import DataError
+from euro_lightning.errors import DataError, UserError
 
 _BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".gz": "json", ".zst": "json", ".json": "json"}
+
+_NETWORK = ("httpx", "httpcore", "requests", "urllib3", "aiohttp", "huggingface_hub")
+"""Packages whose errors are of the network."""
 
 
 def hub_shards(name: str, source: SourceRecipe) -> tuple[list[Shard], dict[str, Any]]:
@@ -50,7 +53,8 @@ def hub_rows(source: SourceRecipe, shard: Shard) -> Iterator[tuple[str, dict[str
     """Each row of a shard with its place.
 
     Raises:
-        DataError: the connection or the data fails.
+        UserError: the connection fails, which says nothing of the data: the task is to be done again.
+        DataError: the data is damaged.
     """
     assert shard.file is not None
     number = 0
@@ -62,6 +66,7 @@ def hub_rows(source: SourceRecipe, shard: Shard) -> Iterator[tuple[str, dict[str
             number += 1
             yield f"{source.hub}, part {shard.number}, row {number}", row
     except Exception as error:
-        raise DataError(
-            f"{source.hub}, part {shard.number}, fails after row {number}: {one_line(error)}"
-        ) from None
+        where = f"{source.hub}, part {shard.number}, fails after row {number}: {one_line(error)}"
+        if isinstance(error, OSError) or type(error).__module__.split(".")[0] in _NETWORK:
+            raise UserError(f"{where}; the same command goes on from here") from None
+        raise DataError(where) from None

@@ -23,25 +23,40 @@ _SHARD = 64 << 20
 """Bytes of a parquet file, before compression, that make a shard."""
 
 
+def file_facts(recipe: CorpusRecipe) -> dict[str, Any]:
+    """What identifies the content of each source that lies on this machine.
+
+    Raises:
+        DataError: something is not found, or is no corpus file.
+    """
+    facts: dict[str, Any] = {}
+    for name, source in recipe.sources.items():
+        if source.embedded:
+            facts[name] = embedded_fingerprint()
+        elif not source.hub:
+            facts[name] = [
+                [file.name, file.stat().st_size, content_hash(file)] for file in _files(name, source)
+            ]
+    return facts
+
+
 def find_shards(recipe: CorpusRecipe) -> tuple[list[Shard], dict[str, Any]]:
-    """The shards of a corpus, in the order of its sources and files, and what identifies their content.
+    """The shards of a corpus, in the order of its sources and files, and the commits of Hub data sets.
 
     Raises:
         DataError: something is not found, is no corpus file, or lacks a column.
     """
     shards: list[Shard] = []
-    facts: dict[str, Any] = {}
+    commits: dict[str, Any] = {}
     for name, source in recipe.sources.items():
         if source.embedded:
-            found, facts[name] = [Shard(name, 1)], embedded_fingerprint()
+            found = [Shard(name, 1)]
         elif source.hub:
-            found, facts[name] = hub_shards(name, source)
+            found, commits[name] = hub_shards(name, source)
         else:
-            files = _files(name, source)
-            found = [shard for file in files for shard in _file_shards(name, source, file)]
-            facts[name] = [[file.name, file.stat().st_size, content_hash(file)] for file in files]
+            found = [shard for file in _files(name, source) for shard in _file_shards(name, source, file)]
         shards += _limited(found, source.limit)
-    return shards, facts
+    return shards, commits
 
 
 def _files(name: str, source: SourceRecipe) -> list[Path]:

@@ -28,7 +28,7 @@ from euro_lightning.corpora.config import CorpusRecipe
 from euro_lightning.corpora.reading import Noted
 from euro_lightning.corpora.shard import Shard
 from euro_lightning.data.documents import Document
-from euro_lightning.files import hash_value, read_json, write_json
+from euro_lightning.files import read_json, write_json
 from euro_lightning.schema import construct
 
 BATCH = 512
@@ -47,10 +47,19 @@ class Work:
 
     path: Path
 
-    def write_plan(self, recipe: CorpusRecipe, shards: list[Shard], facts: dict[str, Any]) -> None:
-        """Writes what all processes need to know."""
+    def write_plan(self, key: str, recipe: CorpusRecipe, shards: list[Shard], facts: dict[str, Any]) -> None:
+        """Writes what all processes need to know.
+
+        Args:
+            key: equal for plans that lead to the same store.
+            recipe: the configuration.
+            shards: the pieces of work.
+            facts: what identifies the input of each source.
+        """
         plan = {"recipe": asdict(recipe), "shards": [asdict(shard) for shard in shards], "facts": facts}
-        write_json(self.path / "plan.json", {"key": hash_value([recipe.content(), facts]), **plan})
+        write_json(self.path / "plan.json", {"key": key, **plan})
+        for name in ("plan", "recipe", "shards"):
+            self.__dict__.pop(name, None)  # read anew
 
     @cached_property
     def plan(self) -> dict[str, Any]:

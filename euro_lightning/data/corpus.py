@@ -194,13 +194,18 @@ def text_of(value: Any, column: str, where: str) -> str:
     return "" if value.isspace() else value
 
 
+def is_language(value: str) -> bool:
+    """Whether a text has the form of a language code."""
+    return _LANG.fullmatch(value) is not None
+
+
 def lang_of(value: Any, column: str, where: str, pair: bool) -> str:
     """A language code.
 
     Raises:
         DataError: it is none.
     """
-    if isinstance(value, str) and (_LANG.fullmatch(value) or (value in _NO_LANGUAGE and not pair)):
+    if isinstance(value, str) and (is_language(value) or (value in _NO_LANGUAGE and not pair)):
         return value
     expected = "a language code such as 'en'" + ("" if pair else ", 'code' or 'math'")
     raise DataError(f"{where}: {column!r} is {value!r}; it must be {expected}")

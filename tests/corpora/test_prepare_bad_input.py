@@ -116,6 +116,7 @@ def test_an_empty_source_is_told_with_what_was_dropped(
         ({"sources.english.domain": "texts"}, "sources.english.domain is 'texts': choose one of text"),
         ({"sources.english.hub": "a/b"}, "sources.english: give path or hub, one of them"),
         ({"sources.english.filters": {"paragraphs": {}}, "sources.english.lang": "zh"}, "counts words, and 'zh'"),
+        ({"sources.english.lang": "../x"}, "sources.english.lang is '../x': it must be a language code"),
         ({"store": None}, "store is missing"),
         ({"executor": "slurm"}, "slurm.partition is missing"),
         ({"executor": "local_"}, "executor is 'local_': choose one of local, slurm, ray; did you mean 'local'?"),
@@ -161,6 +162,34 @@ def test_a_class_without_a_bucket_makes_its_rows_bad(
     quality = {"column": "doc_id", "classes": {"x": 1}}
     line = complaint(1, "prepare", "-c", corpus_file({"sources.english.quality": quality}))
     assert "en.parquet, row 1: class 'assert/0' is not among the quality classes ['x']" in line
+
+
+def test_a_scorer_that_is_not_there_is_told_before_anything_is_read(
+    corpus_file: Write, complaint: Complaint, tmp_path: Path
+) -> None:
+    quality = {"scorer": "tests.corpora.scorer:lenght", "thresholds": [1, 2, 3]}
+    line = complaint(2, "prepare", "-c", corpus_file({"sources.english.quality": quality}))
+    assert "did you mean 'length'?" in line
+    assert not (tmp_path / "stores" / ".small.work").exists()
+
+
+def test_what_may_be_bad_can_be_raised_and_the_work_goes_on(
+    corpus_file: Write, complaint: Complaint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"sources.english.path": str(damaged(tmp_path, "encoding")), "most_bad": 0}
+    complaint(1, "prepare", "-c", corpus_file(changes))
+    assert main(["prepare", "-c", str(corpus_file({**changes, "most_bad": 1}))]) == 0
+    assert "goes on where it was stopped" in capsys.readouterr().err
+
+
+def test_two_at_the_same_time_do_not_disturb_each_other(
+    corpus_file: Write, complaint: Complaint, tmp_path: Path
+) -> None:
+    from euro_lightning.files import locked
+
+    with locked(tmp_path / "stores" / ".small.lock"):
+        line = complaint(1, "prepare", "-c", corpus_file())
+    assert "another process prepares" in line
 
 
 def test_a_store_of_another_configuration_is_not_touched(
