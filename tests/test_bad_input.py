@@ -38,7 +38,7 @@ Experiment = Callable[..., Path]
         ),
         (
             ["fit", "-c", "FILE", "--data.phases.anneal.lengths.kind", "fix"],
-            "choose one of fixed, random; did you mean 'fixed'",
+            "choose one of fixed, random, concatenated; did you mean 'fixed'",
         ),
         (
             ["fit", "-c", "FILE", "--data.phases.anneal.learning_rate.shape", "cos"],
@@ -118,7 +118,8 @@ def test_a_missing_corpus_is_told_before_processes_wait_for_each_other(
 ) -> None:
     """A recipe for 18 machines, started on one: it must not wait for the other 17 to say so."""
     line = complaint(1, "fit", "-c", "experiments/eurobert/210m-anneal.yaml", "--root", tmp_path)
-    assert "data.corpus 'corpora/eurobert/*.parquet' matches nothing" in line
+    assert "data.corpus 'stores/eurobert-annealing' does not exist" in line
+    assert "a token store is made by prepare" in line
     assert not list(tmp_path.iterdir())
 
 

@@ -367,7 +367,9 @@ def test_slurm_gets_one_job_array_for_each_stage_after_the_one_before(
 def test_jobs_that_wait_or_run_are_not_submitted_again(corpus_file: Write, tmp_path: Path) -> None:
     bin_ = tmp_path / "bin"
     bin_.mkdir()
-    (bin_ / "sbatch").write_text(f"#!/bin/bash\necho x >> {tmp_path}/n\necho Submitted $(wc -l < {tmp_path}/n)\n")
+    (bin_ / "sbatch").write_text(
+        f"#!/bin/bash\necho x >> {tmp_path}/n\necho Submitted $(wc -l < {tmp_path}/n)\n"
+    )
     (bin_ / "squeue").write_text("#!/bin/bash\nprintf '7\\n7\\n9\\n'\n")
     for file in bin_.iterdir():
         file.chmod(0o755)
