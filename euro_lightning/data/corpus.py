@@ -57,7 +57,8 @@ def find_files(place: str, key: str = "data.corpus", endings: tuple[str, ...] = 
     matches = [path] if path.is_dir() else [Path(match) for match in glob.glob(str(path), recursive=True)]
     if not matches:
         wrong = "matches nothing" if glob.has_magic(place) else "does not exist"
-        hint = "" if path.suffix or glob.has_magic(place) else "; a token store is made by prepare"
+        store = key == "data.corpus" and not (path.suffix or glob.has_magic(place))
+        hint = "; a token store is made by prepare" if store else ""
         raise DataError(f"{key} {place!r} {wrong} (seen from {Path.cwd()}){hint}")
     files = [file for match in matches for file in (match.rglob("*") if match.is_dir() else [match])]
     files = [
