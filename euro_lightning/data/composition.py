@@ -4,11 +4,12 @@ A mixture in a configuration names sources or groups. It becomes explicit shares
 the store, and so the tokens of each source, is known.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from euro_lightning.data.mixture import Share, normalise
+from euro_lightning.data.mixture import ROUNDED, Share, normalise
 from euro_lightning.errors import nearest
 
 Scaled = Literal["rest", "other_languages"]
@@ -131,7 +132,8 @@ def change(
         if not 0 <= value <= 1:
             found.append(f"{where}.change.{name} is {value}: a share lies between 0 and 1")
         for part in parts:
-            result[part] = replace(result[part], share=result[part].share * value / total)
+            own = value if len(parts) == 1 else result[part].share * value / total
+            result[part] = replace(result[part], share=own)
         changed |= set(parts)
     room = members("other_languages", tokens) if scaled == "other_languages" else list(shares)
     room = [part for part in room if part not in changed]
@@ -145,4 +147,9 @@ def change(
     if wanted and not found and free > 0:
         for part in room:
             result[part] = replace(result[part], share=result[part].share * max(before - fixed, 0.0) / free)
+        # what rounding has left over goes to the largest, so that the sum is exact
+        largest = max(room, key=lambda part: result[part].share)
+        others = math.fsum(share.share for part, share in result.items() if part != largest)
+        total = 1.0 if abs(before - 1) < ROUNDED else before
+        result[largest] = replace(result[largest], share=max(total - others, 0.0))
     return {name: share for name, share in result.items() if share.share > 0}, found

@@ -30,6 +30,9 @@ class Share:
     """Of a group: relative parts of its sources, in place of tau."""
 
 
+ROUNDED = 1e-4
+"""How far the shares may sum from one, as rounded percentages do."""
+
 Mixture = Mapping[str, float | Share]
 
 
@@ -50,7 +53,7 @@ def normalise(mixture: Mapping[str, "float | Share | Mapping[str, object]"]) -> 
 def mixture_problems(mixture: Mixture, known: Iterable[str], where: str) -> list[str]:
     """What is wrong with a mixture over the known sources, one line each.
 
-    The shares may miss one by 1e-4, as rounded percentages do; they are rescaled exactly.
+    Shares that miss one by rounding are rescaled exactly.
     """
     known = list(known)
     shares = normalise(mixture)
@@ -64,7 +67,7 @@ def mixture_problems(mixture: Mixture, known: Iterable[str], where: str) -> list
         if any(bucket not in (1, 2, 3, 4) for bucket in share.quality):
             found.append(f"{where}.{source}.quality is {list(share.quality)}: buckets are 1, 2, 3 and 4")
     total = sum(share.share for share in shares.values())
-    if abs(total - 1) > 1e-4:
+    if abs(total - 1) > ROUNDED:
         found.append(f"{where}: the shares sum to {total:.6g} instead of 1")
     return found
 

@@ -1,5 +1,6 @@
 """Mixtures by group, by temperature, and with one part changed."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from euro_lightning.__main__ import main
-from euro_lightning.data.composition import change, resolve
+from euro_lightning.data.composition import Scaled, change, resolve
 from euro_lightning.data.mixture import Share, normalise
 
 SOURCES = {"en": 4000, "fr": 1000, "de": 250, "hi": 10, "code": 500, "math": 300, "parallel": 200}
@@ -71,6 +72,25 @@ def test_the_papers_english_ablation_without_its_confounder() -> None:
     assert scaled["code"] > 0.087
     for shares in (clean, scaled):
         assert sum(shares.values()) == pytest.approx(1, abs=1e-12)
+
+
+TABLE_6 = {
+    "en": 46.3, "fr": 5.8, "de": 5.7, "nl": 1.0, "hi": 0.3, "it": 1.5, "ja": 0.8, "pl": 1.0, "pt": 1.4, "ru": 1.0,
+    "es": 5.7, "ar": 0.4, "zh": 4.7, "tr": 1.0, "code": 8.7, "math": 8.2, "parallel": 5.2,
+}  # fmt: skip
+"""EuroBERT, table 6, first row, without the instructions that were left out in the end."""
+
+
+@pytest.mark.parametrize("english", [0.26, 0.17])
+@pytest.mark.parametrize("scaled", ["rest", "other_languages"])
+def test_the_papers_table_with_less_english_sums_to_exactly_one(english: float, scaled: Scaled) -> None:
+    """`rest` is confounded as the paper's (code, math and pairs change, too); `other_languages` is not."""
+    mixture = {name: percent / sum(TABLE_6.values()) for name, percent in TABLE_6.items()}
+    shares = changed({"english": english}, scaled, mixture=mixture)
+    assert math.fsum(shares.values()) == 1.0
+    assert shares["en"] == english
+    same = [shares[name] == mixture[name] for name in ("code", "math", "parallel")]
+    assert same == [scaled == "other_languages"] * 3
 
 
 @given(
