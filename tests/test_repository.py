@@ -79,6 +79,7 @@ ORDER = [
     "objective.masking",
     "encoder.config",
     "encoder.cost",
+    "encoder.segment_attention",
     "encoder.attention",
     "encoder.layers",
     "encoder.model",

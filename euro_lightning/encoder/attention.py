@@ -7,16 +7,27 @@ attention works in B blocks of R tokens.
 
 import importlib.util
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from euro_lightning.encoder.segment_attention import segment_attention
 from euro_lightning.errors import ConfigError
 
 BACKENDS = ("sdpa", "varlen", "flash_attn")
+
+
+class Layout(NamedTuple):
+    """Where segments lie, as compiled code may know it: in tensors alone, whose values change freely."""
+
+    ends: Tensor
+    """int32 [S + 1]: first token of each segment, and the end of the last, on the device."""
+    host_ends: Tensor
+    """The same on the host, so that no backend waits for the device to learn it."""
+    longest: int
+    """A power of two that no segment is longer than: few different values, for each may be compiled."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,13 @@ class Segments:
         """Segments of the given lengths, end to end."""
         ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return cls(ends.to(device or "cpu"), tuple(lengths), max(lengths))
+
+    def layout(self) -> Layout:
+        """The same for compiled code."""
+        host = self.cu_seqlens
+        if host.device.type != "cpu":
+            host = torch.tensor([0, *self.lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        return Layout(self.cu_seqlens, host, 1 << (self.max_length - 1).bit_length())
 
     def positions(self) -> Tensor:
         """int64 [T]: place of each token in its segment."""
@@ -111,20 +129,35 @@ def attention(
     """
     if reach is not None and segments.max_length <= reach + 1:
         reach = None  # every token sees its whole segment
+    if backend == "sdpa" and reach is not None and mask_BRR is None:
+        mask_BRR = local_mask(segments, reach)
+    return attend(query_THK, key_TGK, value_TGK, segments.layout(), backend, reach, mask_BRR)
+
+
+def attend(
+    query_THK: Tensor,
+    key_TGK: Tensor,
+    value_TGK: Tensor,
+    layout: Layout,
+    backend: str,
+    reach: int | None,
+    mask_BRR: Tensor | None,
+) -> Tensor:
+    """See `attention`; with sdpa, a reach needs its mask."""
     if backend == "sdpa":
-        if reach is None:
-            return _sdpa(query_THK, key_TGK, value_TGK, segments)
-        mask_BRR = local_mask(segments, reach) if mask_BRR is None else mask_BRR
-        return _local_sdpa(query_THK, key_TGK, value_TGK, mask_BRR)
-    ends, longest = segments.cu_seqlens, segments.max_length
+        if mask_BRR is not None:
+            return _local_sdpa(query_THK, key_TGK, value_TGK, mask_BRR)
+        result: Tensor = segment_attention(query_THK, key_TGK, value_TGK, layout.host_ends)[0]
+        return result
+    ends, longest = layout.ends, layout.longest
     window = (-1, -1) if reach is None else (reach, reach)
     if backend == "flash_attn":
         from flash_attn import flash_attn_varlen_func
 
-        result: Tensor = flash_attn_varlen_func(
+        flash: Tensor = flash_attn_varlen_func(
             query_THK, key_TGK, value_TGK, ends, ends, longest, longest, window_size=window
         )
-        return result
+        return flash
     from torch.nn.attention.varlen import varlen_attn
 
     grouped = query_THK.shape[1] != key_TGK.shape[1]
@@ -133,20 +166,6 @@ def attention(
     )
     assert isinstance(output, Tensor)
     return output
-
-
-def _sdpa(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, segments: Segments) -> Tensor:
-    """One call per run of segments of the same length."""
-    grouped = query_THK.shape[1] != key_TGK.shape[1]
-    runs = [(length, len(list(run))) for length, run in groupby(segments.lengths)]
-    sizes = [length * count for length, count in runs]
-    outputs = []
-    parts = zip(runs, *(torch.split(x, sizes) for x in (query_THK, key_TGK, value_TGK)), strict=True)
-    for (length, count), *tensors in parts:
-        query, key, value = (x.unflatten(0, (count, length)).transpose(1, 2) for x in tensors)
-        output = scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
-        outputs.append(output.transpose(1, 2).flatten(0, 1))
-    return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
 
 def local_mask(segments: Segments, reach: int) -> Tensor:

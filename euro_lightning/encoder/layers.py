@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
-from euro_lightning.encoder.attention import Segments, attention
+from euro_lightning.encoder.attention import Layout, attend
 from euro_lightning.encoder.config import EncoderConfig
-from euro_lightning.keys import key_of
 
 
 class RMSNorm(nn.Module):
@@ -55,20 +54,38 @@ def rotate(states_THK: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
     return states.to(states_THK.dtype)
 
 
-def keyed_dropout(states: Tensor, probability: float, *key: int | str) -> Tensor:
+@torch.library.custom_op("euro_lightning::keyed_draw", mutates_args=())
+def keyed_draw(like: Tensor, key: Tensor) -> Tensor:
+    """Numbers in [0, 1) that a key determines, float32 of a tensor's shape.
+
+    An operation of its own, because compilers stop at generators.
+
+    Args:
+        like: gives shape and device.
+        key: int64 on the host.
+    """
+    generator = torch.Generator(like.device).manual_seed(int(key))
+    return torch.rand(like.shape, generator=generator, device=like.device)
+
+
+@keyed_draw.register_fake
+def _(like: Tensor, key: Tensor) -> Tensor:
+    return like.new_empty(like.shape, dtype=torch.float32)
+
+
+def keyed_dropout(states: Tensor, probability: float, key: Tensor) -> Tensor:
     """Dropout (Srivastava et al. 2014) whose draw is a pure function of a key.
 
     So a resumed run and any number of ranks drop the same elements, and no random state is saved.
     """
-    generator = torch.Generator(states.device).manual_seed(key_of(*key))
-    draw = torch.rand(states.shape, generator=generator, device=states.device)
+    draw: Tensor = keyed_draw(states.detach(), key)
     return states * (draw >= probability) / (1 - probability)
 
 
 class Scope(NamedTuple):
     """What all layers of a kind, global or local, share within one call."""
 
-    segments: Segments
+    layout: Layout
     reach: int | None
     """How far a token sees to each side; None sees its whole segment."""
     tables: tuple[Tensor, Tensor]
@@ -96,8 +113,8 @@ class Attention(nn.Module):
             self.query_key_value(hidden_TD).unflatten(-1, (-1, self.head_size)).split(sizes, dim=1)
         )
         query_THK, key_TGK = rotate(query_THK, scope.tables), rotate(key_TGK, scope.tables)
-        attended_THK = attention(
-            query_THK, key_TGK, value_TGK, scope.segments, self.backend, scope.reach, scope.mask
+        attended_THK = attend(
+            query_THK, key_TGK, value_TGK, scope.layout, self.backend, scope.reach, scope.mask
         )
         return self.output(attended_THK.flatten(1))  # type: ignore[no-any-return]
 
@@ -130,10 +147,10 @@ class Block(nn.Module):
         self.mlp_norm = norm_of(config)
         self.mlp = GatedMLP(config)
 
-    def forward(self, hidden_TD: Tensor, scope: Scope, key: int | None) -> Tensor:
+    def forward(self, hidden_TD: Tensor, scope: Scope, key: Tensor | None) -> Tensor:
         """One step of the residual stream, [T, D] to [T, D]; a key is what dropout depends on."""
         attended_TD = self.attention(self.attention_norm(hidden_TD), scope)
         if self.training and self.dropout and key is not None:
-            attended_TD = keyed_dropout(attended_TD, self.dropout, key, self.layer)
+            attended_TD = keyed_dropout(attended_TD, self.dropout, key)
         hidden_TD = hidden_TD + attended_TD
         return hidden_TD + self.mlp(self.mlp_norm(hidden_TD))  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from euro_lightning.encoder.attention import Segments, local_mask
 from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.encoder.layers import Block, Scope, norm_of, rotary_tables
 from euro_lightning.errors import ConfigError
+from euro_lightning.keys import key_of
 
 
 class Prediction(NamedTuple):
@@ -60,14 +61,15 @@ class Encoder(nn.Module):
 
     def _scopes(self, segments: Segments) -> tuple[Scope, Scope]:
         """Of the global and of the local layers; the same where there are none."""
-        config, positions_T = self.config, segments.positions()
-        whole = Scope(segments, None, rotary_tables(positions_T, config.head_size, self.rotary_base), None)
+        config, positions_T, layout = self.config, segments.positions(), segments.layout()
+        whole = Scope(layout, None, rotary_tables(positions_T, config.head_size, self.rotary_base), None)
         if not config.has_local_layers:
             return whole, whole
         tables = rotary_tables(positions_T, config.head_size, self.local_rotary_base)
-        by_blocks = self.backend == "sdpa" and segments.max_length > config.reach + 1
-        mask = local_mask(segments, config.reach) if by_blocks else None
-        return whole, Scope(segments, config.reach, tables, mask)
+        if segments.max_length <= config.reach + 1:  # every token sees its whole segment
+            return whole, Scope(layout, None, tables, None)
+        mask = local_mask(segments, config.reach) if self.backend == "sdpa" else None
+        return whole, Scope(layout, config.reach, tables, mask)
 
     def forward(self, ids_T: Tensor, segments: Segments, key: int | None = None) -> Tensor:
         """int64 [T] to the hidden states [T, D] after the final norm.
@@ -79,8 +81,11 @@ class Encoder(nn.Module):
         """
         whole, local = self._scopes(segments)
         hidden_TD = self.embedding_norm(self.embedding(ids_T))
-        for block in self.blocks:
-            hidden_TD = block(hidden_TD, whole if block.is_global else local, key)
+        drops = key is not None and self.training and self.config.attention_output_dropout > 0
+        for layer, block in enumerate(self.blocks):
+            # a number would be compiled into the code, so the key of each block is a tensor
+            own = torch.tensor(key_of(key or 0, layer)) if drops else None
+            hidden_TD = block(hidden_TD, whole if block.is_global else local, own)
         return self.final_norm(hidden_TD)  # type: ignore[no-any-return]
 
 

@@ -164,7 +164,7 @@ def test_dropout_is_a_function_of_its_key_and_acts_on_attentions_output_only() -
     assert not torch.allclose(first, other)
     assert torch.equal(model.encode(ids, segments), model.eval().encode(ids, segments, 1))
     states = torch.ones(4000, 10)
-    dropped = keyed_dropout(states, 0.25, 3)
+    dropped = keyed_dropout(states, 0.25, torch.tensor(3))
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
     assert (dropped == 0).float().mean() == pytest.approx(0.25, abs=0.01)
 

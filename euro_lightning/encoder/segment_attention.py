@@ -1,0 +1,157 @@
+"""Attention within segments on PyTorch's SDPA, as one operation that compilers do not look into.
+
+Calls per segment depend on how many segments there are, which changes with every micro-batch: a
+compiler would stop at them or compile anew. As a registered operation with its own backward they are
+one node of the graph. Where segments lie is told by a tensor on the host, so that nothing waits for a
+device. T tokens, S segments, H query heads, G key/value heads, K head size.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def _runs(ends: Tensor) -> list[tuple[int, int]]:
+    """Length and number of the segments in each run of segments of one length."""
+    lengths = ends.diff().tolist()
+    return [(length, len(list(run))) for length, run in groupby(lengths)]
+
+
+def _parts(ends: Tensor, *tensors: Tensor) -> Iterator[list[Tensor]]:
+    """Each run of segments as [segments, heads, length, K], of every tensor."""
+    runs = _runs(ends)
+    sizes = [length * count for length, count in runs]
+    for (length, count), *parts in zip(runs, *(torch.split(x, sizes) for x in tensors), strict=True):
+        yield [part.unflatten(0, (count, length)).transpose(1, 2) for part in parts]
+
+
+def _packed(part: Tensor) -> Tensor:
+    """[segments, heads, length, K] to [tokens, heads, K]."""
+    return part.transpose(1, 2).flatten(0, 1)
+
+
+@torch.library.custom_op("euro_lightning::segment_attention", mutates_args=())
+def segment_attention(
+    query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor
+) -> tuple[Tensor, Tensor]:
+    """softmax(q kᵀ / √K) v within each segment.
+
+    Args:
+        query_THK: queries.
+        key_TGK: keys; H is a multiple of G.
+        value_TGK: values.
+        ends: int32 [S + 1] on the host: first token of each segment, and the end of the last.
+
+    Returns:
+        [T, H, K] in the type of the query, and what backward needs besides: on the CPU the logarithms
+        of the softmax's sums, float32 [H × T], elsewhere nothing.
+    """
+    output = torch.empty_like(query_THK, memory_format=torch.contiguous_format)
+    if query_THK.device.type != "cpu":
+        with torch.no_grad():
+            _fill(output, ends, _elsewhere(query_THK, key_TGK, value_TGK, ends))
+        return output, query_THK.new_empty(0, dtype=torch.float32)
+    sums = []
+    results = []
+    for query, key, value in _parts(ends, query_THK, key_TGK, value_TGK):
+        result, logarithms = _flash(query, key, value, 0.0, False)
+        results.append(result)
+        sums.append(logarithms.flatten())
+    _fill(output, ends, results)
+    return output, torch.cat(sums)
+
+
+def _fill(output: Tensor, ends: Tensor, results: Any) -> None:
+    for place, result in zip(torch.split(output, [n * c for n, c in _runs(ends)]), results, strict=True):
+        place.copy_(_packed(result))
+
+
+def _elsewhere(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor) -> Iterator[Tensor]:
+    grouped = query_THK.shape[1] != key_TGK.shape[1]
+    for query, key, value in _parts(ends, query_THK, key_TGK, value_TGK):
+        yield scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
+
+
+@segment_attention.register_fake
+def _(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    count = query_THK.shape[0] * query_THK.shape[1] if query_THK.device.type == "cpu" else 0
+    output = torch.empty_like(query_THK, memory_format=torch.contiguous_format)
+    return output, query_THK.new_empty(count, dtype=torch.float32)
+
+
+@torch.library.custom_op("euro_lightning::segment_attention_backward", mutates_args=())
+def _backward(
+    gradient_THK: Tensor,
+    query_THK: Tensor,
+    key_TGK: Tensor,
+    value_TGK: Tensor,
+    output_THK: Tensor,
+    sums: Tensor,
+    ends: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    inputs = (query_THK, key_TGK, value_TGK)
+    gradients = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs)
+    sizes = [length * count for length, count in _runs(ends)]
+    places = zip(*(torch.split(x, sizes) for x in gradients), strict=True)
+    if query_THK.device.type == "cpu":
+        heads = query_THK.shape[1]
+        split = torch.split(sums, [heads * size for size in sizes])
+        parts = _parts(ends, gradient_THK, *inputs, output_THK)
+        found: Iterator[Any] = (
+            _flash_backward(*part, logarithms.view(len(part[0]), heads, -1), 0.0, False)
+            for part, logarithms in zip(parts, split, strict=True)
+        )
+    else:
+        # what SDPA keeps for backward differs from kernel to kernel: it is computed again
+        found = _again(gradient_THK, *inputs, ends)
+    for own, results in zip(places, found, strict=True):
+        for place, result in zip(own, results, strict=True):
+            place.copy_(_packed(result))
+    return gradients[0], gradients[1], gradients[2]
+
+
+def _again(
+    gradient_THK: Tensor, query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor
+) -> Iterator[Any]:
+    grouped = query_THK.shape[1] != key_TGK.shape[1]
+    for gradient, *inputs in _parts(ends, gradient_THK, query_THK, key_TGK, value_TGK):
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        with torch.enable_grad():
+            query, key, value = leaves
+            output = scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
+        yield torch.autograd.grad(output, leaves, gradient)
+
+
+@_backward.register_fake
+def _(
+    gradient_THK: Tensor,
+    query_THK: Tensor,
+    key_TGK: Tensor,
+    value_TGK: Tensor,
+    output_THK: Tensor,
+    sums: Tensor,
+    ends: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = (
+        torch.empty_like(x, memory_format=torch.contiguous_format) for x in (query_THK, key_TGK, value_TGK)
+    )
+    return query, key, value
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:3], *output, inputs[3])
+
+
+def _differentiate(ctx: Any, gradient_THK: Tensor, _: Any) -> tuple[Tensor, Tensor, Tensor, None]:
+    query, key, value, output, sums, ends = ctx.saved_tensors
+    return (*_backward(gradient_THK, query, key, value, output, sums, ends), None)
+
+
+segment_attention.register_autograd(_differentiate, setup_context=_keep)
