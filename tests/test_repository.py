@@ -96,6 +96,7 @@ ORDER = [
     "inspection",
     "exchange",
     "objective.network",
+    "objective.compiling",
     "objective.scores",
     "objective.mlm",
     "callbacks.token_clock",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, linear
 
-from euro_lightning.encoder.attention import Segments, local_mask
+from euro_lightning.encoder.attention import Layout, Segments, local_mask
 from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.encoder.layers import Block, Scope, norm_of, rotary_tables
 from euro_lightning.errors import ConfigError
@@ -47,6 +47,7 @@ class Encoder(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(config, layer, backend) for layer in range(config.layers))
+        self.compiled = False
         self.final_norm = norm_of(config)
 
     def set_rotary_base(self, base: float, local: float | None = None) -> None:
@@ -59,9 +60,27 @@ class Encoder(nn.Module):
         self.rotary_base = base
         self.local_rotary_base = self.local_rotary_base if local is None else local
 
+    def compile_blocks(self) -> None:
+        """Compiles the blocks where they are, so that no weight gets another name.
+
+        All blocks of a kind share the code that the first one needs, so this takes as long for a
+        deep encoder as for a shallow one.
+        """
+        for block in self.blocks:
+            block.compile(fullgraph=True)
+        self.compiled = True
+
+    def _layout(self, segments: Segments) -> Layout:
+        layout = segments.layout()
+        if self.compiled:
+            # their number changes with every micro-batch, and is not to be compiled into the code
+            for ends in layout[:2]:
+                torch._dynamo.maybe_mark_dynamic(ends, 0)
+        return layout
+
     def _scopes(self, segments: Segments) -> tuple[Scope, Scope]:
         """Of the global and of the local layers; the same where there are none."""
-        config, positions_T, layout = self.config, segments.positions(), segments.layout()
+        config, positions_T, layout = self.config, segments.positions(), self._layout(segments)
         whole = Scope(layout, None, rotary_tables(positions_T, config.head_size, self.rotary_base), None)
         if not config.has_local_layers:
             return whole, whole
