@@ -19,6 +19,11 @@ COMMANDS = {
         "tokenizer",
         "train a tokenizer, or compare some on your text",
     ),
+    "benchmark": (
+        "euro_lightning.benchmarking",
+        "benchmark",
+        "this machine, our step, transformers' beside it",
+    ),
     "prepare": ("euro_lightning.commands", "prepare", "make or check the token store of an experiment"),
 }
 

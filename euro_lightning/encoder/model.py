@@ -189,7 +189,12 @@ class MaskedLanguageEncoder(nn.Module):
             targets_N: int64 [N], what they were.
             key: what dropout depends on while training; None drops nothing.
         """
-        return score(self.logits(ids_T, segments, positions_N, key), targets_N, self.training)
+        return self.judge(self.encoder(ids_T, segments, key), positions_N, targets_N)
+
+    def judge(self, hidden_TD: Tensor, positions_N: Tensor, targets_N: Tensor) -> Prediction:
+        """What the hidden states of a packed batch say of the tokens at some positions."""
+        logits_NV = self.head(hidden_TD[positions_N], self.encoder.embedding.weight)
+        return score(logits_NV, targets_N, self.training)
 
 
 def score(logits_NV: Tensor, targets_N: Tensor, training: bool) -> Prediction:

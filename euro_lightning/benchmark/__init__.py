@@ -1,0 +1,1 @@
+"""This machine, our training step, and transformers' beside it."""

@@ -1,0 +1,201 @@
+"""Contestants take turns, and medians count: what else the machine does then meets all of them alike."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from euro_lightning.benchmark.contestants import Contestant, Ours, Theirs
+from euro_lightning.benchmark.loops import lightning_steps, trainer_steps
+from euro_lightning.benchmark.machine import product_rate
+from euro_lightning.benchmark.workload import DENSE, SPECIAL, Workload
+from euro_lightning.data.packing import pack
+from euro_lightning.data.planner import Planner
+from euro_lightning.encoder.cost import flops_per_token
+
+
+@dataclass
+class Measured:
+    """What came of one contestant."""
+
+    name: str
+    dtype: str
+    rates: list[float] = field(default_factory=list)
+    """Tokens a second, of each turn."""
+    parts: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds by part, of each step."""
+    peak_bytes: int = 0
+    """Most memory that a step took besides what was there before it."""
+    attended: float = 0.0
+    """Tokens that a token attends to on average."""
+
+    @property
+    def rate(self) -> float:
+        return statistics.median(self.rates)
+
+
+def dtypes_of(names: list[str]) -> dict[str, torch.dtype]:
+    """The types by name."""
+    return {name: {"float32": torch.float32, "bf16": torch.bfloat16}[name] for name in names}
+
+
+def compare(
+    work: Workload,
+    device: torch.device,
+    dtypes: list[str],
+    turns: int,
+    steps: int,
+    say: Callable[[str], None],
+    backends: list[str],
+) -> list[Measured]:
+    """Bare steps of all contestants, in turns.
+
+    Args:
+        work: what is trained on.
+        device: where.
+        dtypes: float32, bf16.
+        turns: rounds over all contestants.
+        steps: steps in a turn.
+        say: told what is going on.
+        backends: attention backends of ours.
+    """
+    makers: dict[tuple[str, str], tuple[Callable[[], Contestant], float]] = {}
+    for dtype in dtypes:
+        half = dtype == "bf16"
+        for backend, compiled in product(backends, (False, True)):
+            name = "ours" + ", compiled" * compiled + f" ({backend})" * (len(backends) > 1)
+            makers[name, dtype] = partial(Ours, work, device, half, compiled, backend), work.attended()
+        padded, dense = (partial(Theirs, work, device, half, rows) for rows in (work.padded, work.dense))
+        makers["transformers, padded", dtype] = padded, work.attended()
+        makers["transformers, dense", dtype] = dense, DENSE
+    contestants: dict[tuple[str, str], Contestant] = {}
+    measured = {key: Measured(*key, attended=attended) for key, (_, attended) in makers.items()}
+    for key, (make, _) in makers.items():
+        say(f"warming up {' '.join(key)}")
+        contestants[key] = make()
+        contestants[key].step()
+        measured[key].peak_bytes = peak_of(contestants[key].step, device)
+    for turn in range(turns):
+        say(f"turn {turn + 1} of {turns}")
+        for key, contestant in contestants.items():
+            done = [contestant.step() for _ in range(steps)]
+            measured[key].rates.append(sum(s.tokens for s in done) / sum(s.total for s in done))
+            for step in done:
+                for name, seconds in step.seconds.items():
+                    measured[key].parts.setdefault(name, []).append(seconds)
+    return list(measured.values())
+
+
+def compare_loops(
+    work: Workload,
+    store: Path,
+    device: torch.device,
+    dtypes: list[str],
+    turns: int,
+    steps: int,
+    say: Callable[[str], None],
+) -> list[Measured]:
+    """The same in the training loops that people use; every turn starts anew."""
+    found: list[Measured] = []
+    for dtype in dtypes:
+        half = dtype == "bf16"
+        ways: dict[str, Callable[[], list[tuple[int, float]]]] = {
+            "ours in Lightning": partial(lightning_steps, work, store, device, half, False, steps),
+            "ours in Lightning, compiled": partial(lightning_steps, work, store, device, half, True, steps),
+            "padded in Trainer": partial(trainer_steps, work, work.padded, device, half, steps),
+            "dense in Trainer": partial(trainer_steps, work, work.dense, device, half, steps),
+        }
+        attended = {name: DENSE if "dense" in name else work.attended() for name in ways}
+        rows = {name: Measured(name, dtype, attended=attended[name]) for name in ways}
+        for turn in range(turns):
+            say(f"loops in {dtype}, turn {turn + 1} of {turns}")
+            for name, way in ways.items():
+                done = way()
+                rows[name].rates.append(sum(t for t, _ in done) / sum(s for _, s in done))
+        found += rows.values()
+    return found
+
+
+def peak_of(action: Callable[[], object], device: torch.device) -> int:
+    """Bytes that an action takes at its peak besides what is there before; 0 where that is not known."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        action()
+        return int(torch.cuda.max_memory_allocated(device)) - before
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not status.is_file() or not reset.exists():
+        action()
+        return 0
+    try:
+        reset.write_text("5")  # Linux: the peak begins anew
+    except OSError:
+        action()
+        return 0
+    before = _status(status, "VmRSS")
+    action()
+    return max(_status(status, "VmHWM") - before, 0)
+
+
+def _status(file: Path, name: str) -> int:
+    lines = [line.split() for line in file.read_text().splitlines()]
+    return next(int(words[1]) for words in lines if words[0] == f"{name}:") * 1024
+
+
+def data_rates(work: Workload, tokens: int = 20_000_000) -> dict[str, float]:
+    """Tokens a second of the planner alone, and of planner and packing, on one core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    documents = work.documents()
+    special = np.zeros(work.vocabulary, dtype=bool)
+    special[:SPECIAL] = True
+    rates: dict[str, float] = {}
+    for name, packs in (("planner", False), ("planner and packing", True)):
+        done, begin = 0, time.perf_counter()
+        for plans in work.planner(documents, tokens).global_batches(Planner.beginning()):
+            for plan in plans:
+                if packs:
+                    pack(plan, {"en": documents}, special)
+            done += work.tokens
+        rates[name] = done / (time.perf_counter() - begin)
+    torch.set_num_threads(threads)
+    return rates
+
+
+def utilisation(measured: Measured, work: Workload, rates: Mapping[str, float]) -> float:
+    """Share of the machine's rate of matrix products that goes into the encoder (MFU)."""
+    flops = flops_per_token(work.encoder, measured.attended, work.masking_ratio)
+    return measured.rate * flops / rates[measured.dtype]
+
+
+def machine_rates(work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, float]:
+    """FLOP/s of matrix products at the encoder's shapes, by type."""
+    masked = round(work.masking_ratio * work.tokens)
+    return {
+        name: product_rate(work.encoder, work.tokens, masked, dtype, device)
+        for name, dtype in dtypes_of(dtypes).items()
+    }
+
+
+def facts_of(device: torch.device) -> dict[str, Any]:
+    """What was measured on."""
+    import platform
+
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
+    return {
+        "device": device.type,
+        "name": name,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
