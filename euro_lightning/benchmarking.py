@@ -51,7 +51,7 @@ class Options:
     vocabulary: int = 32_768
     """Rows of the embedding."""
 
-    tokens: int = 4096
+    tokens: int = 8192
     """Tokens of a step of ours and of dense chunks; padded batches have 16 documents."""
 
     dtypes: str = "float32,bf16"

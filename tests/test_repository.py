@@ -25,6 +25,7 @@ ORDER = [
     "errors",
     "files",
     "keys",
+    "allocator",
     "schedule",
     "schema",
     "settings",
@@ -97,6 +98,7 @@ ORDER = [
     "exchange",
     "objective.network",
     "objective.compiling",
+    "objective.optimizers",
     "objective.scores",
     "objective.mlm",
     "callbacks.token_clock",
@@ -231,6 +233,8 @@ def test_constraints_pin_every_dependency() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     needed = [*project["dependencies"]]
-    needed += [name for extra in ("quickstart", "prepare", "ray", "test", "dev") for name in extras[extra]]
+    needed += [
+        name for extra in ("quickstart", "prepare", "ray", "stable", "test", "dev") for name in extras[extra]
+    ]
     names = {re.split(r"[<>=!\[;]", n)[0].strip().lower().replace("-", "_").replace(".", "_") for n in needed}
     assert names <= pinned

@@ -80,7 +80,7 @@ class Ours(Contestant):
         network.initialise(work.seed)
         super().__init__(network, device, half)
         if compiled:
-            network.encoder.compile_blocks()
+            network.compile_step()
         self.work = work
         self.batches = work.batches()
         self.masking = Masking(work.vocabulary, tuple(range(SPECIAL)), MASK, Replacement())

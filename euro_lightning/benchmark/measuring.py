@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from euro_lightning.allocator import keep_freed_memory
 from euro_lightning.benchmark.contestants import Contestant, Ours, Theirs
 from euro_lightning.benchmark.loops import lightning_steps, trainer_steps
 from euro_lightning.benchmark.machine import product_rate
@@ -82,6 +83,8 @@ def compare(
         contestants[key] = make()
         contestants[key].step()
         measured[key].peak_bytes = peak_of(contestants[key].step, device)
+    if device.type == "cpu":
+        keep_freed_memory()  # as fit does, and for all alike; from here on nothing can be told of memory
     for turn in range(turns):
         say(f"turn {turn + 1} of {turns}")
         for key, contestant in contestants.items():

@@ -4,12 +4,14 @@ T tokens, D width, N hidden positions, V vocabulary.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, gelu, linear
+from torch.utils.checkpoint import checkpoint
 
 from euro_lightning.encoder.attention import Layout, Segments, local_mask
 from euro_lightning.encoder.config import EncoderConfig
@@ -48,6 +50,9 @@ class Encoder(nn.Module):
         self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(Block(config, layer, backend) for layer in range(config.layers))
         self.compiled = False
+        self.recompute_every = 0
+        """Every so many blocks, one keeps only its input while training and is computed again backward:
+        1 all of them, 0 none."""
         self.final_norm = norm_of(config)
 
     def set_rotary_base(self, base: float, local: float | None = None) -> None:
@@ -104,7 +109,14 @@ class Encoder(nn.Module):
         for layer, block in enumerate(self.blocks):
             # a number would be compiled into the code, so the key of each block is a tensor
             own = torch.tensor(key_of(key or 0, layer)) if drops else None
-            hidden_TD = block(hidden_TD, whole if block.is_global else local, own)
+            scope = whole if block.is_global else local
+            if self.training and self.recompute_every and layer % self.recompute_every == 0:
+                # nothing in a block draws from the global random state
+                hidden_TD = checkpoint(
+                    block, hidden_TD, scope, own, use_reentrant=False, preserve_rng_state=False
+                )
+            else:
+                hidden_TD = block(hidden_TD, scope, own)
         return self.final_norm(hidden_TD)  # type: ignore[no-any-return]
 
 
@@ -138,6 +150,14 @@ class MaskedLanguageEncoder(nn.Module):
         self.config = config
         self.encoder = Encoder(config, backend)
         self.head = Head(config)
+        self.logits_bytes: int | None = None
+        """Largest float32 logits held at once while training; None holds them all."""
+        self._score: Callable[[Tensor, Tensor, bool], Prediction] = score
+
+    def compile_step(self) -> None:
+        """Compiles the blocks and the loss, see `Encoder.compile_blocks`."""
+        self.encoder.compile_blocks()
+        self._score = torch.compile(score, fullgraph=True)
 
     @property
     def rotary_bases(self) -> tuple[float, float]:
@@ -192,9 +212,24 @@ class MaskedLanguageEncoder(nn.Module):
         return self.judge(self.encoder(ids_T, segments, key), positions_N, targets_N)
 
     def judge(self, hidden_TD: Tensor, positions_N: Tensor, targets_N: Tensor) -> Prediction:
-        """What the hidden states of a packed batch say of the tokens at some positions."""
-        logits_NV = self.head(hidden_TD[positions_N], self.encoder.embedding.weight)
-        return score(logits_NV, targets_N, self.training)
+        """What the hidden states of a packed batch say of the tokens at some positions.
+
+        While training, logits of more than `logits_bytes` are made in chunks, and made again backward
+        instead of being kept: the head's first product is then computed twice.
+        """
+        hidden_ND = hidden_TD[positions_N]
+        rows = max(1, (self.logits_bytes or 1 << 62) // (4 * (self.config.vocabulary or 1)))
+        if not self.training or len(hidden_ND) <= rows:
+            return self._predict(hidden_ND, targets_N)
+        chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
+        parts = [checkpoint(self._losses, *chunk, use_reentrant=False) for chunk in chunks]
+        return Prediction(torch.cat(parts), None)
+
+    def _predict(self, hidden_ND: Tensor, targets_N: Tensor) -> Prediction:
+        return self._score(self.head(hidden_ND, self.encoder.embedding.weight), targets_N, self.training)
+
+    def _losses(self, hidden_ND: Tensor, targets_N: Tensor) -> Tensor:
+        return self._predict(hidden_ND, targets_N).losses_N
 
 
 def score(logits_NV: Tensor, targets_N: Tensor, training: bool) -> Prediction:

@@ -1,12 +1,13 @@
 """Masked language modelling: encoder, masking, loss and scores as a LightningModule."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
+from euro_lightning.allocator import keep_freed_memory
 from euro_lightning.checkpoint import check_shapes, network_weights
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.packing import PackedBatch
@@ -17,28 +18,12 @@ from euro_lightning.keys import key_of
 from euro_lightning.objective.compiling import Compile, compiles
 from euro_lightning.objective.masking import Masking, Replacement
 from euro_lightning.objective.network import Network, NetworkPlan, Start
+from euro_lightning.objective.optimizers import Optimizer, build_optimizer
 from euro_lightning.objective.scores import Score, SourceScores, mean_score, unigram_tables
 
-
-@dataclass(frozen=True)
-class Optimizer:
-    """AdamW (Loshchilov, Hutter 2019); the defaults are EuroBERT's (section 2.3, table 4)."""
-
-    beta1: float = 0.9
-    """Decay of the gradient's running mean."""
-
-    beta2: float = 0.95
-    """Decay of the squared gradient's running mean."""
-
-    epsilon: float = 1e-5
-    """Added to the root of the squared gradient's mean."""
-
-    weight_decay: float = 0.1
-    """Decoupled weight decay, per unit of learning rate."""
-
-    decay: Literal["all", "all_but_norms", "matrices"] = "all"
-    """What decays: all parameters (EuroBERT), all but norms and biases (ModernBERT), or, with
-    `matrices`, neither those nor embeddings."""
+LOGITS_GIB = (0.5, 4.0)
+"""Largest logits held at once on a CPU and on a GPU: of the hidden half of 4,096 and 32,768 tokens at a
+vocabulary of 65,536."""
 
 
 def _segments_of(batch: PackedBatch) -> Segments:
@@ -51,11 +36,13 @@ class MaskedLanguageModel(LightningModule):
     def __init__(
         self,
         encoder: str | dict[str, Any] | None = None,
-        optimizer: Optimizer = Optimizer(),
+        optimizer: Optimizer = Optimizer(),  # noqa: B008 - frozen
         replacement: Replacement = Replacement(),  # noqa: B008 - frozen
         attention: Literal["auto", "sdpa", "varlen", "flash_attn"] = "auto",
         baseline: str | None = None,
         compile: Compile = "auto",
+        logits_gib: float | None = None,
+        recompute_every: int = 0,
     ) -> None:
         """
         Args:
@@ -67,6 +54,10 @@ class MaskedLanguageModel(LightningModule):
                 without weights starts at random.
             compile: Whether training compiles the encoder; auto does from 1e14 FLOPs a run on a CPU and 1e17
                 on a GPU, which is about ten minutes of training.
+            logits_gib: Largest float32 logits held at once, in GiB; beyond it the head works in chunks and
+                computes its products twice. Null: 0.5 on a CPU, 4 on a GPU.
+            recompute_every: Saves memory: every so many blocks, one keeps only its input and is computed
+                again backward. 1 does so for all of them (a third more work, least memory), 0 for none.
         """
         super().__init__()
         self.network_plan = NetworkPlan(encoder, baseline)
@@ -74,6 +65,8 @@ class MaskedLanguageModel(LightningModule):
         self.replacement = replacement
         self.attention_backend: str = attention
         self.compile_choice: Compile = compile
+        self.logits_gib = logits_gib
+        self.recompute_every = recompute_every
         self.masking_ratio = 0.0
         self.start: Start | None = None
         """The weights that a new run starts with; None are random ones."""
@@ -104,15 +97,26 @@ class MaskedLanguageModel(LightningModule):
         )
         lengths = {name: phase.lengths.maximum for name, phase in data.timeline.phases.items()}
         plan = self.network_plan
-        raise_all([*self.replacement.problems("model.replacement"), *plan.problems(tokenizer, lengths)])
+        problems = self.replacement.problems("model.replacement") + plan.problems(tokenizer, lengths)
+        if self.recompute_every < 0:
+            problems.append(f"model.recompute_every is {self.recompute_every}: it must not be below 0")
+        if self.logits_gib is not None and self.logits_gib <= 0:
+            problems.append(f"model.logits_gib is {self.logits_gib}: it must be above 0")
+        raise_all(problems)
         self.network = plan.build(tokenizer, lengths, self.attention_backend, data.seed)
         if self.start is not None:
             self.start.apply(self.network, tokenizer, data.timeline.rotary_bases(0), data.seed)
         config = self.network.config if isinstance(self.network, MaskedLanguageEncoder) else None
+        if isinstance(self.network, MaskedLanguageEncoder):
+            limit = LOGITS_GIB[device.type == "cuda"] if self.logits_gib is None else self.logits_gib
+            self.network.logits_bytes = round(limit * 2**30)
+            self.network.encoder.recompute_every = self.recompute_every
         training = self.trainer.state.fn == "fit"
+        if training and device.type == "cpu":
+            keep_freed_memory()
         if training and compiles(self.compile_choice, config, data.timeline, device.type):
             assert isinstance(self.network, MaskedLanguageEncoder)
-            self.network.encoder.compile_blocks()
+            self.network.compile_step()
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -128,22 +132,12 @@ class MaskedLanguageModel(LightningModule):
         check_shapes(self.network, network_weights(checkpoint), "checkpoint")
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW; the learning rate is set on the token clock by a callback."""
-        config = self.optimizer_config
-        decayed: list[torch.nn.Parameter] = []
-        spared: list[torch.nn.Parameter] = []
-        for name, parameter in self.network.named_parameters():
-            spare = config.decay != "all" and parameter.ndim < 2
-            spare |= config.decay == "matrices" and "embedding" in name
-            (spared if spare else decayed).append(parameter)
-        groups = [{"params": decayed, "weight_decay": config.weight_decay}]
-        if spared:
-            groups.append({"params": spared, "weight_decay": 0.0})
+        """The learning rate is set on the token clock by a callback."""
+        if (weak := self.optimizer_config.weak_decay()) is not None:
+            rank_zero_warn(weak)
         # a fused step unscales float16 gradients itself, which is too late for clipping
         fused = not str(self.trainer.precision).startswith("16")
-        return torch.optim.AdamW(
-            groups, lr=0.0, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused
-        )
+        return build_optimizer(self.optimizer_config, self.network, fused)
 
     def configure_gradient_clipping(
         self,
