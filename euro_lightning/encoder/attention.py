@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from euro_lightning.encoder.segment_attention import segment_attention
+from euro_lightning.encoder.segment_attention import attention_by_runs, segment_attention
 from euro_lightning.errors import ConfigError
 
 BACKENDS = ("sdpa", "varlen", "flash_attn")
@@ -147,6 +147,8 @@ def attend(
     if backend == "sdpa":
         if mask_BRR is not None:
             return _local_sdpa(query_THK, key_TGK, value_TGK, mask_BRR)
+        if query_THK.device.type != "cpu":
+            return attention_by_runs(query_THK, key_TGK, value_TGK, layout.host_ends)
         result: Tensor = segment_attention(query_THK, key_TGK, value_TGK, layout.host_ends)[0]
         return result
     ends, longest = layout.ends, layout.longest

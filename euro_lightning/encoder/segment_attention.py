@@ -1,9 +1,8 @@
-"""Attention within segments on PyTorch's SDPA, as one operation that compilers do not look into.
+"""Attention within segments on the CPU, as one operation that compilers do not look into.
 
 Calls per segment depend on how many segments there are, which changes with every micro-batch: a
 compiler would stop at them or compile anew. As a registered operation with its own backward they are
-one node of the graph. Where segments lie is told by a tensor on the host, so that nothing waits for a
-device. T tokens, S segments, H query heads, G key/value heads, K head size.
+one node of the graph. T tokens, S segments, H query heads, G key/value heads, K head size.
 """
 
 from collections.abc import Iterator
@@ -88,7 +87,7 @@ def _is_plain(query: Tensor) -> bool:
     return query.dtype == torch.bfloat16 and query.shape[2] <= _SHORT
 
 
-@torch.library.custom_op("euro_lightning::segment_attention", mutates_args=())
+@torch.library.custom_op("euro_lightning::segment_attention", mutates_args=(), device_types="cpu")
 def segment_attention(
     query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -101,14 +100,10 @@ def segment_attention(
         ends: int32 [S + 1] on the host: first token of each segment, and the end of the last.
 
     Returns:
-        [T, H, K] in the type of the query, and what backward needs besides: on the CPU the logarithms
-        of the softmax's sums, float32 [H × T], elsewhere nothing.
+        [T, H, K] in the type of the query, and what backward needs besides: the logarithms of the
+        softmax's sums, float32 [H × T].
     """
     output = torch.empty_like(query_THK, memory_format=torch.contiguous_format)
-    if query_THK.device.type != "cpu":
-        with torch.no_grad():
-            _fill(output, ends, _elsewhere(query_THK, key_TGK, value_TGK, ends))
-        return output, query_THK.new_empty(0, dtype=torch.float32)
     sums = []
     results = []
     for query, key, value in _parts(ends, query_THK, key_TGK, value_TGK):
@@ -124,20 +119,13 @@ def _fill(output: Tensor, ends: Tensor, results: Any) -> None:
         place.copy_(_packed(result))
 
 
-def _elsewhere(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor) -> Iterator[Tensor]:
-    grouped = query_THK.shape[1] != key_TGK.shape[1]
-    for query, key, value in _parts(ends, query_THK, key_TGK, value_TGK):
-        yield scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
-
-
 @segment_attention.register_fake
 def _(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-    count = query_THK.shape[0] * query_THK.shape[1] if query_THK.device.type == "cpu" else 0
     output = torch.empty_like(query_THK, memory_format=torch.contiguous_format)
-    return output, query_THK.new_empty(count, dtype=torch.float32)
+    return output, query_THK.new_empty(query_THK.shape[0] * query_THK.shape[1], dtype=torch.float32)
 
 
-@torch.library.custom_op("euro_lightning::segment_attention_backward", mutates_args=())
+@torch.library.custom_op("euro_lightning::segment_attention_backward", mutates_args=(), device_types="cpu")
 def _backward(
     gradient_THK: Tensor,
     query_THK: Tensor,
@@ -151,14 +139,8 @@ def _backward(
     gradients = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs)
     sizes = [length * count for length, count in _runs(ends)]
     places = zip(*(torch.split(x, sizes) for x in gradients), strict=True)
-    if query_THK.device.type == "cpu":
-        heads = query_THK.shape[1]
-        split = torch.split(sums, [heads * size for size in sizes])
-        parts = _parts(ends, gradient_THK, *inputs, output_THK)
-        found = _gradients(parts, list(split))
-    else:
-        # what SDPA keeps for backward differs from kernel to kernel: it is computed again
-        found = _again(gradient_THK, *inputs, ends)
+    split = torch.split(sums, [query_THK.shape[1] * size for size in sizes])
+    found = _gradients(_parts(ends, gradient_THK, *inputs, output_THK), list(split))
     for own, results in zip(places, found, strict=True):
         for place, result in zip(own, results, strict=True):
             place.copy_(_packed(result))
@@ -170,18 +152,6 @@ def _gradients(parts: Iterator[list[Tensor]], sums: list[Tensor]) -> Iterator[An
         logarithms = own.view(len(query), query.shape[1], -1)
         backward = _plain_backward if _is_plain(query) else _fused_backward
         yield backward(gradient, query, key, value, output, logarithms)
-
-
-def _again(
-    gradient_THK: Tensor, query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor
-) -> Iterator[Any]:
-    grouped = query_THK.shape[1] != key_TGK.shape[1]
-    for gradient, *inputs in _parts(ends, gradient_THK, query_THK, key_TGK, value_TGK):
-        leaves = [x.detach().requires_grad_() for x in inputs]
-        with torch.enable_grad():
-            query, key, value = leaves
-            output = scaled_dot_product_attention(query, key, value, enable_gqa=grouped)
-        yield torch.autograd.grad(output, leaves, gradient)
 
 
 @_backward.register_fake
@@ -207,6 +177,16 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 def _differentiate(ctx: Any, gradient_THK: Tensor, _: Any) -> tuple[Tensor, Tensor, Tensor, None]:
     query, key, value, output, sums, ends = ctx.saved_tensors
     return (*_backward(gradient_THK, query, key, value, output, sums, ends), None)
+
+
+def attention_by_runs(query_THK: Tensor, key_TGK: Tensor, value_TGK: Tensor, ends: Tensor) -> Tensor:
+    """The same on other devices, by PyTorch's SDPA and its own backward; not for compiled code."""
+    grouped = query_THK.shape[1] != key_TGK.shape[1]
+    outputs = [
+        _packed(scaled_dot_product_attention(query, key, value, enable_gqa=grouped))
+        for query, key, value in _parts(ends, query_THK, key_TGK, value_TGK)
+    ]
+    return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
 
 segment_attention.register_autograd(_differentiate, setup_context=_keep)

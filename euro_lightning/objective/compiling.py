@@ -24,7 +24,9 @@ def run_flops(config: EncoderConfig, timeline: Timeline) -> float:
     )
 
 
-def compiles(choice: Compile, config: EncoderConfig | None, timeline: Timeline, device: str) -> bool:
+def compiles(
+    choice: Compile, config: EncoderConfig | None, timeline: Timeline, device: str, backend: str = "sdpa"
+) -> bool:
     """Whether to compile.
 
     Args:
@@ -32,6 +34,7 @@ def compiles(choice: Compile, config: EncoderConfig | None, timeline: Timeline, 
         config: the encoder; None for a baseline, which is never compiled.
         timeline: the run.
         device: cpu or cuda.
+        backend: of attention.
 
     Raises:
         ConfigError: it is asked for and cannot be.
@@ -41,6 +44,8 @@ def compiles(choice: Compile, config: EncoderConfig | None, timeline: Timeline, 
         reason = "is for the encoder of this package, not for model.baseline"
     elif device == "cpu" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         reason = "needs a C++ compiler on a CPU, such as the package g++"
+    elif device == "cuda" and backend == "sdpa":
+        reason = "needs model.attention varlen or flash_attn on a GPU, for sdpa is many calls there"
     elif device not in ENOUGH:
         reason = f"works on a CPU and on a GPU, and this runs on {device}"
     if choice is True and reason:

@@ -1,5 +1,6 @@
 """Masked language modelling: encoder, masking, loss and scores as a LightningModule."""
 
+import contextlib
 from typing import Any, Literal
 
 import torch
@@ -72,6 +73,8 @@ class MaskedLanguageModel(LightningModule):
         """The weights that a new run starts with; None are random ones."""
         self.allow_changes = False
         """Whether to go on although the corpus is not the checkpoint's."""
+        self.compiled = False
+        """Whether training runs compiled code."""
         self.scores: dict[str, Score] = {}
         self.network: Network
         self._metrics: dict[str, SourceScores] = {}
@@ -114,9 +117,12 @@ class MaskedLanguageModel(LightningModule):
         training = self.trainer.state.fn == "fit"
         if training and device.type == "cpu":
             keep_freed_memory()
-        if training and compiles(self.compile_choice, config, data.timeline, device.type):
+        if training and compiles(
+            self.compile_choice, config, data.timeline, device.type, self.attention_backend
+        ):
             assert isinstance(self.network, MaskedLanguageEncoder)
             self.network.compile_step()
+            self.compiled = True
         self.masking = Masking(tokenizer.vocabulary, tokenizer.special_ids, tokenizer.mask, self.replacement)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -190,7 +196,8 @@ class MaskedLanguageModel(LightningModule):
     def _evaluate(self, batch: PackedBatch, split: str) -> None:
         ratio = self.data.evaluation.masking_ratio
         # the last micro-batch of a source is shorter than others: not worth to compile for
-        with torch.compiler.set_stance("force_eager"):
+        eager = torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext()
+        with eager:
             losses, correct, targets = self(batch, ratio, split, batch.plan.number)
         assert correct is not None
         self._metrics[split].update(batch.plan.segments[0].source, losses, correct, targets)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from euro_lightning.encoder.segment_attention import segment_attention
+from euro_lightning.encoder.segment_attention import attention_by_runs, segment_attention
 
 
 def inputs(lengths: list[int], heads: int, groups: int, dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
@@ -50,6 +50,15 @@ def test_it_is_attention_of_each_segment_alone(
     for mine, theirs in zip(found, right, strict=True):
         assert mine.dtype == dtype
         assert (mine.double() - theirs.double()).abs().max() <= tolerance * max(1, theirs.abs().max())
+
+
+def test_what_other_devices_compute_is_the_same() -> None:
+    lengths = [5, 5, 30, 1]
+    tensors, gradient = inputs(lengths, 4, 2, torch.float32)
+    found = results(attention_by_runs(*tensors, ends_of(lengths)), gradient, tensors)
+    right = results(segment_attention(*tensors, ends_of(lengths))[0], gradient, tensors)
+    for mine, theirs in zip(found, right, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-6)
 
 
 def test_long_and_short_segments_in_bfloat16_agree_with_float32() -> None:

@@ -67,7 +67,9 @@ def test_long_runs_are_compiled_and_short_ones_not() -> None:
     enough = int(ENOUGH["cpu"] / per_token)
     assert not compiles("auto", CONFIG, timeline(enough // 2), "cpu")
     assert compiles("auto", CONFIG, timeline(enough * 2), "cpu")
-    assert not compiles("auto", CONFIG, timeline(enough * 2), "cuda")
+    assert not compiles("auto", CONFIG, timeline(enough * 2), "cuda", "varlen")
+    assert compiles("auto", CONFIG, timeline(enough * 2000), "cuda", "varlen")
+    assert not compiles("auto", CONFIG, timeline(enough * 2000), "cuda", "sdpa")
     assert compiles(True, CONFIG, timeline(64), "cpu")
     assert not compiles(False, CONFIG, timeline(enough * 2), "cpu")
 
