@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -111,21 +111,27 @@ def compare_loops(
     found: list[Measured] = []
     for dtype in dtypes:
         half = dtype == "bf16"
-        ways: dict[str, Callable[[], list[tuple[int, float]]]] = {
-            "ours in Lightning": partial(lightning_steps, work, store, device, half, False, steps),
-            "ours in Lightning, compiled": partial(lightning_steps, work, store, device, half, True, steps),
-            "padded in Trainer": partial(trainer_steps, work, work.padded, device, half, steps),
-            "dense in Trainer": partial(trainer_steps, work, work.dense, device, half, steps),
-        }
-        attended = {name: DENSE if "dense" in name else work.attended() for name in ways}
-        rows = {name: Measured(name, dtype, attended=attended[name]) for name in ways}
+        rows: dict[str, Measured] = {}
         for turn in range(turns):
             say(f"loops in {dtype}, turn {turn + 1} of {turns}")
-            for name, way in ways.items():
+            for name, way in _ways(replace(work, seed=work.seed + turn), store, device, half, steps).items():
                 done = way()
-                rows[name].rates.append(sum(t for t, _ in done) / sum(s for _, s in done))
+                attended = DENSE if "dense" in name else work.attended()
+                row = rows.setdefault(name, Measured(name, dtype, attended=attended))
+                row.rates.append(sum(t for t, _ in done) / sum(s for _, s in done))
         found += rows.values()
     return found
+
+
+def _ways(
+    work: Workload, store: Path, device: torch.device, half: bool, steps: int
+) -> dict[str, Callable[[], list[tuple[int, float]]]]:
+    return {
+        "ours in Lightning": partial(lightning_steps, work, store, device, half, False, steps),
+        "ours in Lightning, compiled": partial(lightning_steps, work, store, device, half, True, steps),
+        "padded in Trainer": partial(trainer_steps, work, work.padded, device, half, steps),
+        "dense in Trainer": partial(trainer_steps, work, work.dense, device, half, steps),
+    }
 
 
 def peak_of(action: Callable[[], object], device: torch.device) -> int:
