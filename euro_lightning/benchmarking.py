@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from euro_lightning.allocator import keep_freed_memory
 from euro_lightning.arguments import parse
 from euro_lightning.benchmark.growth import grid, local_block_seconds
 from euro_lightning.benchmark.loops import write_store
@@ -211,6 +212,8 @@ def _ratios(rows: list[dict[str, Any]]) -> list[str]:
 
 def _growth(work: Workload, device: torch.device, dtype: str) -> dict[str, Any]:
     half = dtype == "bf16"
+    if device.type == "cpu":
+        keep_freed_memory()  # as fit does
     local = local_block_seconds(work, device, half)
     rows = grid(work, device, half, _say)
     table = Table(title=f"our eager step in {dtype}, tokens/s", title_justify="left")
