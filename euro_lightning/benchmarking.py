@@ -26,6 +26,7 @@ from euro_lightning.benchmark.measuring import (
     utilisation,
 )
 from euro_lightning.benchmark.workload import Workload
+from euro_lightning.data.prepare import report as say
 from euro_lightning.encoder.config import PRESETS, EncoderConfig, encoder_config
 from euro_lightning.errors import ConfigError, nearest
 from euro_lightning.files import atomic_path, write_json
@@ -126,21 +127,17 @@ def _settings(options: Options) -> tuple[Workload, torch.device, list[str]]:
     return work, torch.device(name), dtypes
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _comparison(options: Options, work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, Any]:
     rates = machine_rates(work, device, dtypes)
     data = data_rates(work)
     backends = ["auto"]
     if device.type == "cuda":
         backends = ["sdpa", "varlen"] if torch.version.hip is None else ["sdpa"]
-    measured = compare(work, device, dtypes, options.turns, options.steps, _say, backends)
+    measured = compare(work, device, dtypes, options.turns, options.steps, say, backends)
     if not options.bare:
         with tempfile.TemporaryDirectory() as folder:
             store = write_store(work, Path(folder))
-            measured += compare_loops(work, store, device, dtypes, options.turns, options.steps, _say)
+            measured += compare_loops(work, store, device, dtypes, options.turns, options.steps, say)
     for name, rate in rates.items():
         print(f"matrix products in {name}: {rate / 1e9:,.0f} GFLOP/s at the encoder's shapes")
     for name, rate in data.items():
@@ -215,7 +212,7 @@ def _growth(work: Workload, device: torch.device, dtype: str) -> dict[str, Any]:
     if device.type == "cpu":
         keep_freed_memory()  # as fit does
     local = local_block_seconds(work, device, half)
-    rows = grid(work, device, half, _say)
+    rows = grid(work, device, half, say)
     table = Table(title=f"our eager step in {dtype}, tokens/s", title_justify="left")
     for heading in ("length", "vocabulary", "10% hidden", "30%", "50%"):
         table.add_column(heading, justify="right")

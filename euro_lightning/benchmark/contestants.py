@@ -1,5 +1,6 @@
 """Training steps to compare: ours, and transformers' encoder of the same shape, with the same optimizer."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ class Step:
         return sum(self.seconds.values())
 
 
-class Contestant:
+class Contestant(ABC):
     """A network, an optimizer and its data; bare, without a training loop around it."""
 
     def __init__(self, network: nn.Module, device: torch.device, half: bool) -> None:
@@ -64,9 +65,9 @@ class Contestant:
     def _autocast(self) -> Any:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.half)
 
+    @abstractmethod
     def step(self) -> Step:
         """Trains one step."""
-        raise NotImplementedError
 
 
 class Ours(Contestant):

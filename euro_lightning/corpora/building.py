@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from euro_lightning.corpora.shards import file_facts, find_shards
 from euro_lightning.corpora.stages import STAGES
 from euro_lightning.corpora.watching import watched
 from euro_lightning.corpora.work import Work
+from euro_lightning.data.prepare import report as say
 from euro_lightning.data.store import TokenStore
 from euro_lightning.data.tokenizer import TokenizerConfig
 from euro_lightning.documentation import describe_fields
@@ -102,11 +102,11 @@ def _begin(work: Work, recipe: CorpusRecipe, facts: dict[str, Any], key: str) ->
         except (UserError, KeyError, TypeError):
             same = False
         if same:
-            _say("goes on where it was stopped")
+            say("goes on where it was stopped")
             # where it is done and how much may be bad is not of the plan, and may have changed
             work.write_plan(key, recipe, work.shards, work.plan["facts"])
             return
-        _say("the configuration or the files have changed: starts over")
+        say("the configuration or the files have changed: starts over")
     shards, commits = find_shards(recipe)
     shutil.rmtree(work.path, ignore_errors=True)
     work.path.mkdir(parents=True)
@@ -140,7 +140,7 @@ def _submit(work: Work, recipe: CorpusRecipe) -> None:
     if left:
         raise DataError(f"jobs {', '.join(left)} are not done yet; to start over: scancel {' '.join(left)}")
     for note in sorted((work.path / "failures").glob("*.txt")):
-        _say(f"failed before: {note.read_text()}")
+        say(f"failed before: {note.read_text()}")
         note.unlink()
     jobs = submit(work, recipe.slurm, recipe.workers)
     write_json(file, [job for _, job in jobs])
@@ -156,13 +156,8 @@ def _difference(store: TokenStore, recipe: CorpusRecipe) -> str:
     before, now = store.manifest.get("recipe"), recipe.content()
     if not isinstance(before, Mapping):
         return ""
-    plain = construct(Any, now)
-    names = [name for name in plain if hash_value(before.get(name)) != hash_value(plain[name])]
+    names = [name for name in now if hash_value(before.get(name)) != hash_value(now[name])]
     return f" ({', '.join(names)} differ)" if names else " (its files have changed)"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def describes_corpus(arguments: Sequence[str]) -> bool:

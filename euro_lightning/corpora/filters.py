@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from euro_lightning.corpora.paragraphs import Paragraphs, split_paragraphs
-from euro_lightning.corpora.words import SPACELESS, has_stop_words, no_stop_words, stop_words, word_tokenizer
-from euro_lightning.data.documents import Document, split_of
+from euro_lightning.corpora.words import has_stop_words, no_stop_words, stop_words, word_tokenizer
+from euro_lightning.data.documents import UNSPACED, Document, split_of
 from euro_lightning.errors import DataError, nearest
 
 Options = bool | dict[str, Any]
@@ -77,7 +77,7 @@ def _option_problems(options: Options, name: str, where: str, lang: str | None) 
     found = [f"{where}: unknown option {key!r}{nearest(key, known)}" for key in given if key not in known]
     if name == "gopher_quality" and lang is not None:
         base = lang.split("-")[0]
-        if base in SPACELESS and given.get("min_avg_word_length", 3) is not None:
+        if base in UNSPACED and given.get("min_avg_word_length", 3) is not None:
             found.append(
                 f"{where} measures words, and {lang!r} is written without spaces: leave it out, or set"
                 " min_avg_word_length to null"

@@ -117,9 +117,9 @@ def _limited(documents: Iterator[Noted], shard: Shard) -> Iterator[Noted]:
 
 def _sign(work: Work, rank: int) -> None:
     texts = (
-        (work.shards[rank].source, text if target is None else f"{text}\n{target}")
+        (work.shards[rank].source, noted.document.whole)
         for batch in read_noted(work.documents_file(rank))
-        for text, target in ((noted.document.text, noted.document.target) for noted in batch)
+        for noted in batch
     )
     with _moved_into(work.signatures) as folder:
         write_signatures(texts, work.recipe.duplicates, folder, rank)

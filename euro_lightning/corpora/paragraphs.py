@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from euro_lightning.corpora.words import SPACELESS, has_stop_words, no_stop_words, stop_words
+from euro_lightning.corpora.words import has_stop_words, no_stop_words, stop_words
+from euro_lightning.data.documents import UNSPACED
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Paragraphs:
             found.append(f"{where}: minimum_mean_length is above maximum_mean_length")
         if lang is None:
             return found
-        if lang.split("-")[0] in SPACELESS:
+        if lang.split("-")[0] in UNSPACED:
             found.append(
                 f"{where} counts words, and {lang!r} is written without spaces: use minimum_characters,"
                 " language and duplicates instead"

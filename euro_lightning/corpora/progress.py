@@ -3,6 +3,7 @@
 import contextlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -59,10 +60,13 @@ def progress_file(work: Path, stage: str, rank: int) -> Path:
     return work / "progress" / stage / f"{rank:05d}.json"
 
 
-def add_up(work: Path, stage: str) -> Amounts:
-    """What all tasks of a stage have noted."""
-    total = Amounts()
+def add_up(work: Path, stage: str, weights: Sequence[int]) -> Amounts:
+    """What all tasks of a stage have noted; the share is of the stage, each task by its weight."""
+    total, done = Amounts(), 0.0
     for file in sorted((work / "progress" / stage).glob("*.json")):
         with contextlib.suppress(ValueError, TypeError, OSError):
-            total += Amounts(**json.loads(file.read_text()))
+            noted = Amounts(**json.loads(file.read_text()))
+            total += noted
+            done += weights[int(file.stem)] * noted.share
+    total.share = done / max(sum(weights), 1)
     return total

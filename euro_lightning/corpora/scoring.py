@@ -18,10 +18,6 @@ LEARNERS = 8
 """Tasks that share the languages whose quality is learned."""
 
 
-def _text(document: Document) -> str:
-    return document.text if document.target is None else f"{document.text}\n{document.target}"
-
-
 def groups(work: Work) -> dict[str, tuple[str, str]]:
     """Names of all quality groups, with a source of the configuration and the source of the store."""
     found: dict[str, tuple[str, str]] = {}
@@ -40,7 +36,7 @@ def learn(work: Work, rank: int, tick: Tick) -> None:
         if quality is not None and quality.scorer == REFERENCE:
             assert quality.reference is not None
             documents = (
-                (d.doc_id, _text(d), is_reference(d.origin, quality.reference))
+                (d.doc_id, d.whole, is_reference(d.origin, quality.reference))
                 for d in _group_documents(work, group)
             )
             chosen = sample(documents, quality.reference)
@@ -93,12 +89,12 @@ def _scorer(work: Work, source: str, group: str) -> Any:
     if quality.scorer == REFERENCE:
         trained = ReferenceScorer.load(work.scorer_file(group))
         return lambda batch: trained.scores(
-            [_text(n.document) for n in batch], [n.document.doc_id for n in batch]
+            [n.document.whole for n in batch], [n.document.doc_id for n in batch]
         )
     function = load_scorer(quality.scorer)
 
     def score_batch(batch: list[Noted]) -> np.ndarray[Any, Any]:
-        found = np.asarray(function([_text(noted.document) for noted in batch]), dtype=np.float64)
+        found = np.asarray(function([noted.document.whole for noted in batch]), dtype=np.float64)
         if found.shape != (len(batch),):
             raise DataError(
                 f"quality.scorer {quality.scorer} gave scores of shape {list(found.shape)} for"

@@ -52,20 +52,21 @@ def watched(work: Work, stage: str, tasks: int) -> Iterator[None]:
     )  # fmt: skip
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(stage, total=1.0, told="", left="")
-        before, begin, told = add_up(work.path, stage), time.monotonic(), time.monotonic()
-        first = _share(work, stage, weights)
+        before, begin, told = add_up(work.path, stage, weights), time.monotonic(), time.monotonic()
 
         def show() -> None:
             seconds = time.monotonic() - begin
-            amounts, share = add_up(work.path, stage), _share(work, stage, weights)
+            amounts = add_up(work.path, stage, weights)
             rate = (amounts.bytes - before.bytes) / max(seconds, 1e-3)
-            text, left = _told(amounts, rate), _left(share, first, seconds)
-            bar.update(task, completed=share, told=text, left=left)
+            text, left = _told(amounts, rate), _left(amounts.share, before.share, seconds)
+            bar.update(task, completed=amounts.share, told=text, left=left)
             nonlocal told
             if not console.is_terminal and time.monotonic() - told > _LINE_EVERY:
                 told = time.monotonic()
                 print(
-                    f"{stage}: {share:.0%}, {text}{', ' if left else ''}{left}", file=sys.stderr, flush=True
+                    f"{stage}: {amounts.share:.0%}, {text}{', ' if left else ''}{left}",
+                    file=sys.stderr,
+                    flush=True,
                 )
 
         def watch() -> None:
@@ -82,14 +83,3 @@ def watched(work: Work, stage: str, tasks: int) -> Iterator[None]:
         finally:
             stop.set()
             thread.join()
-
-
-def _share(work: Work, stage: str, weights: list[int]) -> float:
-    import contextlib
-    import json
-
-    done = 0.0
-    for file in (work.path / "progress" / stage).glob("*.json"):
-        with contextlib.suppress(ValueError, KeyError, OSError, IndexError):
-            done += weights[int(file.stem)] * float(json.loads(file.read_text())["share"])
-    return done / max(sum(weights), 1)

@@ -7,9 +7,6 @@ import regex
 
 from euro_lightning.errors import nearest
 
-SPACELESS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue", "wuu"})
-"""Languages written without spaces between words."""
-
 _WORD = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
     r"|[\p{L}\p{M}\p{N}]+(?:['’\-][\p{L}\p{M}\p{N}]+)*"

@@ -7,6 +7,9 @@ SPLITS = ("train", "validation", "test")
 
 DOMAINS = ("text", "code", "math", "parallel")
 
+UNSPACED = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my", "bo", "dz"})
+"""Languages written without spaces between words (ISO 639): what counts words means nothing there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -38,6 +41,11 @@ class Document:
 
     origin: str | None = None
     """What the text was taken from, such as wikipedia, where the corpus tells."""
+
+    @property
+    def whole(self) -> str:
+        """All of its text: of a parallel pair, both sides, a line end between them."""
+        return self.text if self.target is None else f"{self.text}\n{self.target}"
 
     @property
     def source(self) -> str:

@@ -38,7 +38,7 @@ def sample_sources(documents: Iterable[Document], characters: int) -> dict[str, 
     for document in documents:
         source = document.source
         heap = heaps.setdefault(source, [])
-        text = document.text if document.target is None else f"{document.text}\n{document.target}"
+        text = document.whole
         heapq.heappush(heap, (-fraction(document.doc_id), document.doc_id, text))
         sizes[source] = sizes.get(source, 0) + len(text)
         while sizes[source] - len(heap[0][2]) >= characters:

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from euro_lightning.data.documents import Document
+from euro_lightning.data.documents import UNSPACED, Document
 from euro_lightning.data.tokenizer import unknown_token
 from euro_lightning.data.unigram import SPACE
-
-UNSPACED = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my", "bo", "dz"})
-"""Languages written without spaces between words (ISO 639), for which tokens per word mean nothing."""
 
 PROBES = {
     "2 spaces": "  ",

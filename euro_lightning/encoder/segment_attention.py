@@ -5,7 +5,7 @@ compiler would stop at them or compile anew. As a registered operation with its 
 one node of the graph. T tokens, S segments, H query heads, G key/value heads, K head size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +15,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-
 
 _SHORT = 512
 """Tokens up to which plain products beat the CPU's fused kernel in bfloat16, forward and backward
@@ -103,20 +102,12 @@ def segment_attention(
         [T, H, K] in the type of the query, and what backward needs besides: the logarithms of the
         softmax's sums, float32 [H × T].
     """
-    output = torch.empty_like(query_THK, memory_format=torch.contiguous_format)
-    sums = []
-    results = []
+    outputs, sums = [], []
     for query, key, value in _parts(ends, query_THK, key_TGK, value_TGK):
-        result, logarithms = (_plain if _is_plain(query) else _fused)(query, key, value)
-        results.append(result)
+        output, logarithms = (_plain if _is_plain(query) else _fused)(query, key, value)
+        outputs.append(_packed(output))
         sums.append(logarithms.flatten())
-    _fill(output, ends, results)
-    return output, torch.cat(sums)
-
-
-def _fill(output: Tensor, ends: Tensor, results: Any) -> None:
-    for place, result in zip(torch.split(output, [n * c for n, c in _runs(ends)]), results, strict=True):
-        place.copy_(_packed(result))
+    return torch.cat(outputs), torch.cat(sums)
 
 
 @segment_attention.register_fake
@@ -135,23 +126,14 @@ def _backward(
     sums: Tensor,
     ends: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    inputs = (query_THK, key_TGK, value_TGK)
-    gradients = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs)
-    sizes = [length * count for length, count in _runs(ends)]
-    places = zip(*(torch.split(x, sizes) for x in gradients), strict=True)
-    split = torch.split(sums, [query_THK.shape[1] * size for size in sizes])
-    found = _gradients(_parts(ends, gradient_THK, *inputs, output_THK), list(split))
-    for own, results in zip(places, found, strict=True):
-        for place, result in zip(own, results, strict=True):
-            place.copy_(_packed(result))
-    return gradients[0], gradients[1], gradients[2]
-
-
-def _gradients(parts: Iterator[list[Tensor]], sums: list[Tensor]) -> Iterator[Any]:
-    for (gradient, query, key, value, output), own in zip(parts, sums, strict=True):
-        logarithms = own.view(len(query), query.shape[1], -1)
-        backward = _plain_backward if _is_plain(query) else _fused_backward
-        yield backward(gradient, query, key, value, output, logarithms)
+    heads, sizes = query_THK.shape[1], [length * count for length, count in _runs(ends)]
+    found: list[list[Tensor]] = []
+    parts = _parts(ends, gradient_THK, query_THK, key_TGK, value_TGK, output_THK)
+    for part, own in zip(parts, torch.split(sums, [heads * size for size in sizes]), strict=True):
+        backward: Callable[..., Any] = _plain_backward if _is_plain(part[1]) else _fused_backward
+        found.append([_packed(x) for x in backward(*part, own.view(len(part[1]), heads, -1))])
+    query, key, value = (torch.cat(column) for column in zip(*found, strict=True))
+    return query, key, value
 
 
 @_backward.register_fake
