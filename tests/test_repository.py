@@ -116,6 +116,7 @@ ORDER = [
     "cli",
     "commands",
     "mixing",
+    "evaluation.examples",
     "benchmark.machine",
     "benchmark.workload",
     "benchmark.contestants",

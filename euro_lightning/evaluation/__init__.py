@@ -1,0 +1,1 @@
+"""Judging encoders on what they are used for."""
