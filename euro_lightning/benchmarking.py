@@ -17,6 +17,7 @@ from euro_lightning.arguments import parse
 from euro_lightning.benchmark.growth import grid, local_block_seconds
 from euro_lightning.benchmark.loops import write_store
 from euro_lightning.benchmark.measuring import (
+    TYPES,
     Measured,
     compare,
     compare_loops,
@@ -33,8 +34,6 @@ from euro_lightning.files import atomic_path, write_json
 
 REFERENCE = EncoderConfig(8, 512, 8, 2, 1408)
 """A EuroBERT of 8 layers that a CPU trains in seconds a step."""
-
-_DTYPES = ("float32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Options:
     """Rounds over all contestants; medians of them are shown, and their spread."""
 
     steps: int = 2
-    """Steps in a turn."""
+    """Steps in a turn; padded batches are smaller, and as many of them as have the same tokens."""
 
     bare: bool = False
     """Leaves out the training loops: ours in Lightning, theirs in Trainer."""
@@ -99,8 +98,8 @@ def benchmark(words: Sequence[str]) -> None:
 def _settings(options: Options) -> tuple[Workload, torch.device, list[str]]:
     dtypes = [name.strip() for name in options.dtypes.split(",")]
     for name in dtypes:
-        if name not in _DTYPES:
-            raise ConfigError(f"--dtypes {name}: choose from {', '.join(_DTYPES)}{nearest(name, _DTYPES)}")
+        if name not in TYPES:
+            raise ConfigError(f"--dtypes {name}: choose from {', '.join(TYPES)}{nearest(name, TYPES)}")
     for name in ("tokens", "turns", "steps"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name} is {getattr(options, name)}: it must be at least 1")
@@ -130,10 +129,7 @@ def _settings(options: Options) -> tuple[Workload, torch.device, list[str]]:
 def _comparison(options: Options, work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, Any]:
     rates = machine_rates(work, device, dtypes)
     data = data_rates(work)
-    backends = ["auto"]
-    if device.type == "cuda":
-        backends = ["sdpa", "varlen"] if torch.version.hip is None else ["sdpa"]
-    measured = compare(work, device, dtypes, options.turns, options.steps, say, backends)
+    measured = compare(work, device, dtypes, options.turns, options.steps, say)
     if not options.bare:
         with tempfile.TemporaryDirectory() as folder:
             store = write_store(work, Path(folder))
@@ -145,6 +141,9 @@ def _comparison(options: Options, work: Workload, device: torch.device, dtypes: 
     rows = [_row(m, work, rates) for m in measured]
     _print_rates(rows)
     _print_parts(rows)
+    for row in rows:
+        if row["waiting"] is not None:
+            print(f"{row['name']}, {row['dtype']}: waits for data {row['waiting']:.2%} of the time")
     ratios = _ratios(rows)
     for line in ratios:
         print(line)
@@ -160,6 +159,7 @@ def _row(measured: Measured, work: Workload, rates: dict[str, float]) -> dict[st
         "most": max(measured.rates),
         "utilisation": utilisation(measured, work, rates),
         "peak_bytes": measured.peak_bytes,
+        "waiting": statistics.median(measured.waits) if measured.waits else None,
         "seconds": {name: statistics.median(found) for name, found in measured.parts.items()},
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from euro_lightning.benchmark.machine import seconds_of
+from euro_lightning.benchmark.machine import Stopwatch
 from euro_lightning.benchmark.workload import MASK, SPECIAL, Workload
 from euro_lightning.encoder.attention import Segments, resolve_backend
 from euro_lightning.encoder.families import ARCHITECTURES, family_of, to_huggingface_config
@@ -30,12 +30,13 @@ class Step:
 
     tokens: int
     """Tokens that were trained on; padding does not count."""
-    seconds: dict[str, float]
-    """By part; they add up to the step."""
+    watch: Stopwatch
+    """Knows the seconds of each part."""
 
     @property
     def total(self) -> float:
-        return sum(self.seconds.values())
+        """Seconds of the step; waits for the device."""
+        return sum(self.watch.read().values())
 
 
 class Contestant(ABC):
@@ -48,19 +49,13 @@ class Contestant(ABC):
             network.parameters(), lr=LEARNING_RATE, betas=BETAS, eps=EPSILON, weight_decay=DECAY, fused=True
         )
 
-    def _timed(self, parts: dict[str, float], name: str, action: Callable[[], Any]) -> Any:
-        found: list[Any] = []
-        parts[name] = parts.get(name, 0.0) + seconds_of(lambda: found.append(action()), self.device)
-        return found[0]
-
-    def _learn(self, parts: dict[str, float], loss: Tensor) -> None:
-        self._timed(parts, "backward", loss.backward)
-        self._timed(parts, "optimizer", self._update)
-
-    def _update(self) -> None:
+    def _learn(self, watch: Stopwatch, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+        watch.lap("backward")
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), CLIP)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        watch.lap("optimizer")
 
     def _autocast(self) -> Any:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.half)
@@ -87,27 +82,23 @@ class Ours(Contestant):
         self.masking = Masking(work.vocabulary, tuple(range(SPECIAL)), MASK, Replacement())
 
     def step(self) -> Step:
-        parts: dict[str, float] = {}
-        batch = self._timed(parts, "data", lambda: next(self.batches).to(self.device))
+        watch = Stopwatch(self.device)
+        batch = next(self.batches).to(self.device)
         number = batch.plan.number
+        watch.lap("data")
         masking = self.masking.to(self.device)
-        hidden = self._timed(
-            parts, "masking", lambda: masking(batch.ids, batch.ordinary, self.work.masking_ratio, number)
-        )
+        hidden = masking(batch.ids, batch.ordinary, self.work.masking_ratio, number)
+        watch.lap("masking")
         segments = Segments(batch.cu_seqlens, batch.lengths, batch.max_length)
         network = self.network
         assert isinstance(network, MaskedLanguageEncoder)
         with self._autocast():
-            states = self._timed(
-                parts, "encoder", lambda: network.encoder(hidden.ids, segments, key_of("dropout", number))
-            )
-            losses = self._timed(
-                parts,
-                "head and loss",
-                lambda: network.judge(states, hidden.positions, hidden.targets).losses_N,
-            )
-        self._learn(parts, losses.mean())
-        return Step(len(batch.ids), parts)
+            states = network.encoder(hidden.ids, segments, key_of("dropout", number))
+            watch.lap("encoder")
+            loss = network.judge(states, hidden.positions, hidden.targets).losses_N.mean()
+            watch.lap("head and loss")
+        self._learn(watch, loss)
+        return Step(len(batch.ids), watch)
 
 
 def theirs_network(work: Workload) -> Any:
@@ -137,21 +128,16 @@ class Theirs(Contestant):
         self.generator = torch.Generator().manual_seed(work.seed)
 
     def step(self) -> Step:
-        parts: dict[str, float] = {}
-        ids, is_token = self._timed(parts, "data", lambda: next(self.rows))
-        inputs, labels = self._timed(
-            parts, "masking", lambda: hide(ids, is_token, self.work.masking_ratio, self.generator)
-        )
+        watch = Stopwatch(self.device)
+        ids, is_token = next(self.rows)
+        watch.lap("data")
+        inputs, labels = hide(ids, is_token, self.work.masking_ratio, self.generator)
+        watch.lap("masking")
         mask = None if bool(is_token.all()) else is_token.long().to(self.device)
         with self._autocast():
-            loss = self._timed(
-                parts,
-                "encoder",  # with head and loss, which it does not part
-                lambda: (
-                    self.network(
-                        input_ids=inputs.to(self.device), attention_mask=mask, labels=labels.to(self.device)
-                    ).loss
-                ),
-            )
-        self._learn(parts, loss)
-        return Step(int(is_token.sum()), parts)
+            loss = self.network(
+                input_ids=inputs.to(self.device), attention_mask=mask, labels=labels.to(self.device)
+            ).loss
+            watch.lap("encoder")  # with head and loss, which it does not part
+        self._learn(watch, loss)
+        return Step(int(is_token.sum()), watch)

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from lightning.pytorch import Callback
 from torch.utils.data import IterableDataset
@@ -59,22 +58,39 @@ def write_store(work: Workload, folder: Path) -> Path:
     return store
 
 
+_WARMUP = 2
+"""Steps of a loop that are not measured."""
+
+
+class Turn(NamedTuple):
+    """What a loop did in the steps that are measured."""
+
+    tokens: int
+    seconds: float
+    waiting: float | None = None
+    """Seconds between the end of a step and the next one's batch, on the device; None where not known."""
+
+
 class _Clock(Callback):
     def __init__(self) -> None:
-        self.times: list[float] = []
+        self.begins: list[float] = []
+        self.ends: list[float] = []
+
+    def on_train_batch_start(self, *_: Any, **__: Any) -> None:
+        self.begins.append(time.perf_counter())
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        self.times.append(time.perf_counter())
+        self.ends.append(time.perf_counter())
 
 
 def lightning_steps(
     work: Workload, store: Path, device: torch.device, half: bool, compiled: bool, steps: int
-) -> list[tuple[int, float]]:
-    """Tokens and seconds of each step of `fit`, but for the first two; nothing is saved."""
+) -> Turn:
+    """Steps of `fit`; nothing is saved."""
     quiet()
     lengths = {"kind": "fixed", "maximum": work.longest, "minimum": min(12, work.longest)}
     phase = {
-        "tokens": work.tokens * (steps + 2), "mixture": {"en": 1.0}, "masking_ratio": work.masking_ratio,
+        "tokens": work.tokens * (steps + _WARMUP), "mixture": {"en": 1.0}, "masking_ratio": work.masking_ratio,
         "lengths": lengths, "learning_rate": {"peak": LEARNING_RATE},
     }  # fmt: skip
     tree = {
@@ -97,7 +113,9 @@ def lightning_steps(
         cli = build(tree)
         cli.trainer.callbacks.append(clock)  # type: ignore[attr-defined]
         cli.trainer.fit(cli.model, datamodule=cli.datamodule)
-    return [(work.tokens, seconds) for seconds in np.diff(clock.times)[1:].tolist()]
+    first = _WARMUP - 1
+    waits = [begin - end for begin, end in zip(clock.begins[1:], clock.ends, strict=False)]
+    return Turn(work.tokens * steps, clock.ends[-1] - clock.ends[first], sum(waits[first:]))
 
 
 class _Rows(IterableDataset[dict[str, Any]]):
@@ -110,19 +128,22 @@ class _Rows(IterableDataset[dict[str, Any]]):
 
 def trainer_steps(
     work: Workload, rows: Callable[[], Iterator[Rows]], device: torch.device, half: bool, steps: int
-) -> list[tuple[int, float]]:
-    """Tokens and seconds of each step of transformers' Trainer, but for the first two."""
+) -> Turn:
+    """As many steps of transformers' Trainer as it takes for `steps` times `work.tokens` tokens."""
     import transformers
 
-    tokens: list[int] = []
     times: list[float] = []
+    tokens: list[int] = []
+    for _, is_token in rows():
+        tokens.append(int(is_token.sum()))
+        if sum(tokens[_WARMUP:]) >= steps * work.tokens:
+            break
     generator = torch.Generator().manual_seed(work.seed)
 
     def batches() -> Iterator[dict[str, Any]]:
         for ids, is_token in rows():
             inputs, labels = hide(ids, is_token, work.masking_ratio, generator)
             batch = {"input_ids": inputs, "labels": labels}
-            tokens.append(int(is_token.sum()))
             yield batch if is_token.all() else {**batch, "attention_mask": is_token.long()}
 
     class Clock(transformers.TrainerCallback):  # type: ignore[misc]
@@ -132,7 +153,7 @@ def trainer_steps(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         arguments = transformers.TrainingArguments(
-            output_dir=folder, max_steps=steps + 2, learning_rate=LEARNING_RATE, adam_beta1=BETAS[0],
+            output_dir=folder, max_steps=len(tokens), learning_rate=LEARNING_RATE, adam_beta1=BETAS[0],
             adam_beta2=BETAS[1], adam_epsilon=EPSILON, weight_decay=DECAY, max_grad_norm=CLIP,
             optim="adamw_torch_fused", lr_scheduler_type="constant", bf16=half, use_cpu=device.type == "cpu",
             per_device_train_batch_size=1, report_to=[], save_strategy="no", logging_strategy="no",
@@ -144,5 +165,4 @@ def trainer_steps(
         )  # fmt: skip
         with contextlib.redirect_stdout(io.StringIO()):
             trainer.train()
-    seconds = np.diff(times)[1:].tolist()
-    return list(zip(tokens[2:], seconds, strict=False))
+    return Turn(sum(tokens[_WARMUP:]), times[-1] - times[_WARMUP - 1])

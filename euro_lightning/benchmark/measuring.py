@@ -13,13 +13,17 @@ import numpy as np
 import torch
 
 from euro_lightning.allocator import keep_freed_memory
-from euro_lightning.benchmark.contestants import Contestant, Ours, Theirs
-from euro_lightning.benchmark.loops import lightning_steps, trainer_steps
+from euro_lightning.benchmark.contestants import Contestant, Ours, Step, Theirs
+from euro_lightning.benchmark.loops import Turn, lightning_steps, trainer_steps
 from euro_lightning.benchmark.machine import product_rate
 from euro_lightning.benchmark.workload import DENSE, SPECIAL, Workload
 from euro_lightning.data.packing import pack
 from euro_lightning.data.planner import Planner
+from euro_lightning.encoder.attention import available_backends
 from euro_lightning.encoder.cost import flops_per_token
+
+TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
+"""The types by name; bf16 is autocast."""
 
 
 @dataclass
@@ -32,6 +36,8 @@ class Measured:
     """Tokens a second, of each turn."""
     parts: dict[str, list[float]] = field(default_factory=dict)
     """Seconds by part, of each step."""
+    waits: list[float] = field(default_factory=list)
+    """Share of the time that a loop waits for data, of each turn, where known."""
     peak_bytes: int = 0
     """Most memory that a step took besides what was there before it."""
     attended: float = 0.0
@@ -42,11 +48,6 @@ class Measured:
         return statistics.median(self.rates)
 
 
-def dtypes_of(names: list[str]) -> dict[str, torch.dtype]:
-    """The types by name."""
-    return {name: {"float32": torch.float32, "bf16": torch.bfloat16}[name] for name in names}
-
-
 def compare(
     work: Workload,
     device: torch.device,
@@ -54,7 +55,6 @@ def compare(
     turns: int,
     steps: int,
     say: Callable[[str], None],
-    backends: list[str],
 ) -> list[Measured]:
     """Bare steps of all contestants, in turns.
 
@@ -63,13 +63,13 @@ def compare(
         device: where.
         dtypes: float32, bf16.
         turns: rounds over all contestants.
-        steps: steps in a turn.
+        steps: steps of `work.tokens` tokens in a turn.
         say: told what is going on.
-        backends: attention backends of ours.
     """
     makers: dict[tuple[str, str], tuple[Callable[[], Contestant], float]] = {}
     for dtype in dtypes:
         half = dtype == "bf16"
+        backends = available_backends(device, TYPES[dtype])
         for backend, compiled in product(backends, (False, True)):
             if compiled and backend == "sdpa" and device.type != "cpu":
                 continue  # many calls there, which do not compile
@@ -90,10 +90,13 @@ def compare(
     for turn in range(turns):
         say(f"turn {turn + 1} of {turns}")
         for key, contestant in contestants.items():
-            done = [contestant.step() for _ in range(steps)]
+            done: list[Step] = []
+            # padded batches are smaller, and differ: all train on as many tokens in a turn
+            while sum(step.tokens for step in done) < steps * work.tokens:
+                done.append(contestant.step())
             measured[key].rates.append(sum(s.tokens for s in done) / sum(s.total for s in done))
             for step in done:
-                for name, seconds in step.seconds.items():
+                for name, seconds in step.watch.read().items():
                     measured[key].parts.setdefault(name, []).append(seconds)
     return list(measured.values())
 
@@ -118,14 +121,16 @@ def compare_loops(
                 done = way()
                 attended = DENSE if "dense" in name else work.attended()
                 row = rows.setdefault(name, Measured(name, dtype, attended=attended))
-                row.rates.append(sum(t for t, _ in done) / sum(s for _, s in done))
+                row.rates.append(done.tokens / done.seconds)
+                if done.waiting is not None:
+                    row.waits.append(done.waiting / done.seconds)
         found += rows.values()
     return found
 
 
 def _ways(
     work: Workload, store: Path, device: torch.device, half: bool, steps: int
-) -> dict[str, Callable[[], list[tuple[int, float]]]]:
+) -> dict[str, Callable[[], Turn]]:
     return {
         "ours in Lightning": partial(lightning_steps, work, store, device, half, False, steps),
         "ours in Lightning, compiled": partial(lightning_steps, work, store, device, half, True, steps),
@@ -189,10 +194,7 @@ def utilisation(measured: Measured, work: Workload, rates: Mapping[str, float]) 
 def machine_rates(work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, float]:
     """FLOP/s of matrix products at the encoder's shapes, by type."""
     masked = round(work.masking_ratio * work.tokens)
-    return {
-        name: product_rate(work.encoder, work.tokens, masked, dtype, device)
-        for name, dtype in dtypes_of(dtypes).items()
-    }
+    return {name: product_rate(work.encoder, work.tokens, masked, TYPES[name], device) for name in dtypes}
 
 
 def facts_of(device: torch.device) -> dict[str, Any]:

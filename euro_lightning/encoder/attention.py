@@ -5,6 +5,7 @@ T tokens, S segments, H query heads, G key/value heads, K head size, L length of
 attention works in B blocks of R tokens.
 """
 
+import contextlib
 import importlib.util
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -102,6 +103,15 @@ def resolve_backend(name: str, device: torch.device, dtype: torch.dtype) -> str:
     if reason:
         raise ConfigError(f"model.attention {name} {reason}; sdpa works everywhere, auto chooses")
     return name
+
+
+def available_backends(device: torch.device, dtype: torch.dtype) -> list[str]:
+    """The backends that work on a device with a type."""
+    found = []
+    for name in BACKENDS:
+        with contextlib.suppress(ConfigError):
+            found.append(resolve_backend(name, device, dtype))
+    return found
 
 
 def attention(
