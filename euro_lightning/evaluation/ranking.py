@@ -79,13 +79,13 @@ def ranking_scores(
     """
     top = ranked(similarities, [document.row for document in documents], DEPTH)
     place = {document.row: index for index, document in enumerate(documents)}
-    gains = np.zeros(top.shape)
+    gains = np.zeros((len(relevant), DEPTH))
     ideal = np.zeros((len(relevant), 10))
     number = np.zeros(len(relevant))
     for query, judged in enumerate(relevant):
         grades = {place.get(row, -1): grade for row, grade in judged.items() if grade > 0}
         for index, grade in grades.items():
-            gains[query, top[query] == index] = grade
+            gains[query, np.flatnonzero(top[query] == index)] = grade
         best = sorted((grade for grade in judged.values() if grade > 0), reverse=True)
         ideal[query, : len(best[:10])] = best[:10]
         number[query] = len(best)
@@ -93,7 +93,7 @@ def ranking_scores(
     hits = gains > 0
     first = np.where(hits[:, :10].any(axis=1), hits[:, :10].argmax(axis=1) + 1, np.inf)
     each = {
-        "ndcg@10": (gains[:, :10] @ discount[: gains.shape[1]]) / (ideal @ discount),
+        "ndcg@10": (gains[:, :10] * discount).sum(axis=1) / (ideal * discount).sum(axis=1),
         "mrr@10": 1 / first,
         "recall@10": hits[:, :10].sum(axis=1) / number,
         "recall@100": hits.sum(axis=1) / number,
