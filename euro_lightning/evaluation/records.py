@@ -67,6 +67,7 @@ def read_records(task: Task, key: str, split: str, content: Mapping[str, str]) -
     table = task.tables()[key]
     source, low, high = task.source_of(split) if key == "data" else (part_of(task, key, split), 0.0, 1.0)
     languages = task.languages_of(split)
+    kept = task.train_languages if key == "training" else languages
     needed = _needed(table, key, content)
     bounds = (round(low * _WHOLE), round(high * _WHOLE))
     for lang in languages if table.by_language else [None]:
@@ -77,7 +78,7 @@ def read_records(task: Task, key: str, split: str, content: Mapping[str, str]) -
             if not _kept(table, source, values):
                 continue
             record = _record(table, content, number, where, values, lang, names)
-            if languages and record.lang and record.lang not in languages:
+            if record.lang and kept and record.lang not in kept:
                 continue
             if bounds[0] <= key_of(task.seed, record.group) < bounds[1] and _sampled(task, table, record):
                 yield record

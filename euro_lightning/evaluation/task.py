@@ -49,7 +49,7 @@ class Task:
     """In place of labels: types of entities. The labels are then O, and B- and I- of each type in order."""
 
     languages: list[str] = field(default_factory=list)
-    """Languages that are read; empty reads all there are."""
+    """Languages that are read, `training` excepted; empty reads all there are."""
 
     train_languages: list[str] = field(default_factory=list)
     """Languages of the train and validation splits, where they are not those of the test split:
