@@ -87,6 +87,28 @@ def test_rows_are_filtered_by_what_columns_hold(make_task: MakeTask, tree: dict[
     assert len(found) == 16 and {e.target for e in found} == {0.0} and {e.lang for e in found} == {"pt"}
 
 
+def test_a_share_of_the_rows_is_the_same_in_every_language(make_task: MakeTask, tree: dict[str, Any]) -> None:
+    tree["data"]["share"] = 0.5
+    found = [
+        e.row.split("/")[1]
+        for split in ("train", "validation", "test")
+        for e in read(make_task(**tree), split)
+    ]
+    assert 30 < len(found) < 90 and all(found.count(row) == 3 for row in found)
+
+
+def test_columns_may_lead_into_structures_and_lists(
+    make_task: MakeTask, tree: dict[str, Any], tmp_path: Path
+) -> None:
+    row = {"id": "1", "lang": "en", "steps": [{"text": "one"}, {"text": "two"}], "meta": {"label": "b"}}
+    table = pa.Table.from_pylist([row, {**row, "id": "2", "steps": row["steps"][:1]}])
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    columns = {**tree["data"]["columns"], "text": "steps.text", "label": "meta.label"}
+    data = {"path": str(tmp_path / "rows.parquet"), "columns": columns, "lengths": {"steps": 2}}
+    (example,) = read(make_task(**{**tree, "data": data, "cut": {"all": {"train": 1.0}}}))
+    assert example.texts == ("one two",) and example.target == 1
+
+
 def test_a_pair_stays_a_pair_or_becomes_one_text(make_task: MakeTask, tree: dict[str, Any]) -> None:
     tree["data"]["columns"]["text"] = ["text", "other"]
     assert len(read(make_task(**tree))[0].texts) == 2
