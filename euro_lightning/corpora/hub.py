@@ -20,21 +20,31 @@ def hub_shards(name: str, source: SourceRecipe) -> tuple[list[Shard], dict[str, 
     Raises:
         DataError: there is no such data set, configuration or split, or it lacks a column.
     """
+    commit, stream = pinned(f"sources.{name}", source)
+    parts = int(stream.num_shards)
+    if stream.features:
+        source.require(stream.features, f"{source.hub}")
+    shards = [Shard(name, 1, commit, number=number, parts=parts) for number in range(parts)]
+    return shards, {"hub": source.hub, "commit": commit}
+
+
+def pinned(key: str, source: SourceRecipe) -> tuple[str, Any]:
+    """The commit of now of a Hub data set, and its rows at that commit.
+
+    Args:
+        key: where the data set is named, for messages.
+        source: what is read of it.
+
+    Raises:
+        DataError: there is no such data set, configuration or split.
+    """
     from huggingface_hub import HfApi
 
     try:
         commit = str(HfApi().dataset_info(source.hub or "", revision=source.revision).sha)
-        stream = open_stream(source, commit)
-        parts = int(stream.num_shards)
-        features = stream.features
+        return commit, open_stream(source, commit)
     except Exception as error:
-        raise DataError(
-            f"sources.{name}: {source.hub} cannot be read from the Hub: {one_line(error)}"
-        ) from None
-    if features:
-        source.require(features, f"{source.hub}")
-    shards = [Shard(name, 1, commit, number=number, parts=parts) for number in range(parts)]
-    return shards, {"hub": source.hub, "commit": commit}
+        raise DataError(f"{key}: {source.hub} cannot be read from the Hub: {one_line(error)}") from None
 
 
 def open_stream(source: SourceRecipe, commit: str) -> Any:

@@ -14,7 +14,7 @@ from euro_lightning.data.corpus import content_id, lang_of, text_of
 from euro_lightning.data.documents import Document
 from euro_lightning.data.embedded import embedded_documents
 from euro_lightning.data.lines import read_lines
-from euro_lightning.data.rows import check_content, location, read_rows
+from euro_lightning.data.rows import check_content, location, lookup, read_rows
 from euro_lightning.errors import DataError
 
 Row = tuple[str, dict[str, Any]]
@@ -102,16 +102,6 @@ def _decoded(
         return
     if text.strip():
         yield where, {source.columns.text: text if source.text_per == "file" else text.strip("\r\n")}
-
-
-def lookup(row: dict[str, Any], name: str) -> Any:
-    """The value of a column; a dot leads into a structure."""
-    if name in row:
-        return row[name]
-    value: Any = row
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def _noted(name: str, source: SourceRecipe, row: dict[str, Any], where: str) -> Noted | None:

@@ -85,6 +85,19 @@ def location(path: Path, number: int) -> str:
     return f"{path}, {'row' if path.suffix == '.parquet' else 'line'} {number}"
 
 
+def lookup(row: dict[str, Any], name: str) -> Any:
+    """The value of a column; a dot leads into a structure, or into each structure of a list."""
+    return row[name] if name in row else _inside(row, name.split("."))
+
+
+def _inside(value: Any, parts: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_inside(one, parts) for one in value]
+    if not parts:
+        return value
+    return _inside(value.get(parts[0]), parts[1:]) if isinstance(value, dict) else None
+
+
 def read_rows(
     path: Path,
     columns: RowSchema,

@@ -39,9 +39,9 @@ class Text:
     row: str
     """Identifies it among the queries, or among the documents."""
     lang: str
-    """ISO 639-1 code, or the programming language."""
+    """ISO 639-1 code, or the programming language; of a document, of the queries that search it."""
     text: str
-    """What is encoded."""
+    """What is encoded, with its prefix."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Pair:
     lang: str
     """ISO 639-1 code, or the programming language."""
     query: str
-    """The query."""
+    """The query, with its prefix, as the documents have theirs."""
     positive: str
     """The document that answers it."""
     negative: str | None
