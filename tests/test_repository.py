@@ -117,6 +117,16 @@ ORDER = [
     "commands",
     "mixing",
     "evaluation.examples",
+    "evaluation.encoders",
+    "evaluation.encoding",
+    "evaluation.protocol",
+    "evaluation.batches",
+    "evaluation.heads",
+    "evaluation.learner",
+    "evaluation.sequences",
+    "evaluation.tagging",
+    "evaluation.retrieval",
+    "evaluation.finetuning",
     "benchmark.machine",
     "benchmark.workload",
     "benchmark.contestants",
@@ -164,7 +174,7 @@ def experiment_name(path: Path) -> str:
 
 
 WRITTEN = sorted((REPOSITORY / "experiments").rglob("*.yaml"))
-EXPERIMENTS = [path for path in WRITTEN if path.parent.name != "corpora"]
+EXPERIMENTS = [path for path in WRITTEN if not {"corpora", "evaluation"} & set(path.parts)]
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=experiment_name)
