@@ -82,9 +82,7 @@ class Judged:
         return hash_value([facts, self.tokenizer.content_hash, content.hexdigest()])
 
 
-def open_encoder(
-    origin: str, seed: int = 0, *, attention: str = "sdpa", option: str = "--encoder"
-) -> Judged:
+def open_encoder(origin: str, seed: int = 0, *, attention: str = "sdpa", option: str = "--encoder") -> Judged:
     """An encoder by its name. No code and no pickle of it is run.
 
     Args:
@@ -147,7 +145,7 @@ def label_of(origin: str) -> str:
 
 def _of_preset(origin: str, preset: str, path: Path, seed: int, attention: str, option: str) -> Judged:
     spec = read_yaml(preset, f"{option} {origin}")
-    plan = NetworkPlan(encoder_config(spec, f"{option} {origin}"), None)
+    plan = NetworkPlan(asdict(encoder_config(spec, f"{option} {origin}")), None)
     tokenizer = load_tokenizer(path)
     raise_all(f"{option} {origin}: {problem}" for problem in plan.problems(tokenizer, {}))
     network = plan.build(tokenizer, {}, attention, seed)
