@@ -109,13 +109,13 @@ class Tagger(Learner):
             shares = self.head(self.states(batch), 0).float().softmax(-1).cpu()
             parts = torch.split(shares, list(batch.segments.lengths))
             return [
-                self._vote(part.numpy(), prepared.encoded.words[number], prepared.words[number], commonest)
+                self.vote(part.numpy(), prepared.encoded.words[number], prepared.words[number], commonest)
                 for part, number in zip(parts, group, strict=True)
             ]
 
         return self.over(prepared.encoded.ids, labels_of)
 
-    def _vote(
+    def vote(
         self, shares: np.ndarray[tuple[int, int], np.dtype[np.float32]], owners: Ids, words: int, other: int
     ) -> list[int]:
         tokens = np.flatnonzero(self._speaks(owners))

@@ -47,7 +47,9 @@ def colours(count: int, seed: int = 0) -> list[Example]:
     for number in range(count):
         text = " ".join(draw.choice(words, draw.integers(3, 12)))
         named = bool(number % 2)
-        found.append(Example(str(number), "fr", (text, f"{text} {draw.choice(names) if named else ''}"), named))
+        first = " ".join(draw.choice(words, 2))
+        second = f"{text} {draw.choice(names)}" if named else text
+        found.append(Example(str(number), "fr", (first, second), named))
     return found
 
 

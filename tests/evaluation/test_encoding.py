@@ -48,7 +48,10 @@ def test_the_post_processor_of_a_tokenizer_decides_unless_eos_does(unigram: Toke
 
 def test_pooling_of_the_first_token_puts_one_there(bpe: Tokenizer, unigram: Tokenizer) -> None:
     assert names(bpe, Encoding(bpe, 64, bos=True).texts([("a",)], ["0"]).ids[0])[0] == "<|begin_of_text|>"
-    assert names(unigram, Encoding(unigram, 64, bos=True).texts([("a",)], ["0"]).ids[0])[:2] == ["[CLS]", "▁a"]
+    assert names(unigram, Encoding(unigram, 64, bos=True).texts([("a",)], ["0"]).ids[0])[:2] == [
+        "[CLS]",
+        "▁a",
+    ]
 
 
 def test_special_tokens_are_not_made_from_text(bpe: Tokenizer) -> None:
@@ -82,7 +85,9 @@ def test_shares_of_a_pair_fill_the_room_and_cut_the_longer(first: int, second: i
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_words_have_the_tokens_that_they_have_in_running_text(kind: str, request: pytest.FixtureRequest) -> None:
+def test_words_have_the_tokens_that_they_have_in_running_text(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     tokenizer: Tokenizer = request.getfixturevalue(kind)
     words = ("La", "(taille)", "compte", "12", "çà", "😀", "masque,", "mots")
     encoded = Encoding(tokenizer, 64).sentences([sentence(*words)])
