@@ -17,7 +17,7 @@ from euro_lightning.errors import ConfigError, DataError, nearest
 from euro_lightning.evaluation.batches import Steps
 from euro_lightning.evaluation.encoders import Judged
 from euro_lightning.evaluation.examples import Item, Search
-from euro_lightning.evaluation.learner import Family, Goal, Learner
+from euro_lightning.evaluation.learner import Family, Goal, Learner, Prepared
 from euro_lightning.evaluation.protocol import Protocol
 from euro_lightning.evaluation.retrieval import Retriever
 from euro_lightning.evaluation.sequences import Classifier, Regressor
@@ -117,8 +117,7 @@ def finetune(
     prepared, judged = learner.prepare(train), learner.prepare(validation)
     learner.begin(prepared)
     watch = _Watch(protocol, len(prepared), lambda: scorer(learner.predict(judged)))
-    steps = Steps(learner, prepared, protocol.steps, protocol.batch_size, seed)
-    _train(learner, steps, watch, protocol)
+    train_steps(learner, prepared, [watch])
     watch.restore(learner)
     return Outcome(
         module=learner.eval(),
@@ -147,9 +146,18 @@ def predict(module: Learner, items: Items) -> Any:
     return module.predict(module.prepare(items))
 
 
-def _train(learner: Learner, steps: Steps, watch: "_Watch", protocol: Protocol) -> None:
+def train_steps(learner: Learner, prepared: Prepared, callbacks: list[Callback]) -> None:
+    """Trains through the steps of the learner's protocol.
+
+    Args:
+        learner: what learns.
+        prepared: what from.
+        callbacks: what watches, evaluates or ends it.
+    """
     if _device().type == "cpu":
         keep_freed_memory()
+    protocol = learner.protocol
+    steps = Steps(learner, prepared, protocol.steps, protocol.batch_size, learner.seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         trainer = Trainer(
@@ -161,7 +169,7 @@ def _train(learner: Learner, steps: Steps, watch: "_Watch", protocol: Protocol) 
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            callbacks=[watch],
+            callbacks=callbacks,
         )
         trainer.fit(learner, DataLoader(steps, batch_size=None))
     learner.to(_device())

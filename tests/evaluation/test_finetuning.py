@@ -147,7 +147,9 @@ def test_a_loss_that_is_no_number_is_told(encoder: Judged) -> None:
 
 
 def test_an_error_is_better_when_it_is_less_and_an_unknown_score_is_one_line(encoder: Judged) -> None:
-    with pytest.raises(ConfigError, match=r"protocol.select is 'acuracy', and the task reports accuracy; did"):
+    with pytest.raises(
+        ConfigError, match=r"protocol.select is 'acuracy', and the task reports accuracy; did"
+    ):
         learn_colours(encoder, replace(QUICK, select="acuracy"))
     values = iter([3.0, 1.0, 2.0, 5.0])
     items = single(colours(8))
