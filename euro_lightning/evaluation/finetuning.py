@@ -18,6 +18,7 @@ from euro_lightning.evaluation.batches import Steps
 from euro_lightning.evaluation.encoders import Judged
 from euro_lightning.evaluation.examples import Item, Search
 from euro_lightning.evaluation.learner import Family, Goal, Learner, Prepared
+from euro_lightning.evaluation.metrics import LOWER_IS_BETTER
 from euro_lightning.evaluation.protocol import Protocol
 from euro_lightning.evaluation.retrieval import Retriever
 from euro_lightning.evaluation.sequences import Classifier, Regressor
@@ -29,9 +30,6 @@ LEARNERS: dict[Family, type[Learner]] = {
     "token_classification": Tagger,
     "retrieval": Retriever,
 }
-
-LESS_IS_BETTER = frozenset({"mse"})
-"""Scores that are errors."""
 
 Items = Sequence[Item] | Search
 
@@ -222,7 +220,7 @@ class _Watch(Callback):
         value = point.scores[name]
         if math.isnan(value):
             return -math.inf
-        return -value if name in LESS_IS_BETTER else value
+        return -value if name in LOWER_IS_BETTER else value
 
     def _keep(self, learner: Learner) -> None:
         for name, tensor in learner.state_dict().items():

@@ -37,12 +37,6 @@ class Goal:
     labels: int = 0
     """How many labels there are; nothing else than classification has any."""
 
-    query_prefix: str = ""
-    """Stands before every query."""
-
-    document_prefix: str = ""
-    """Stands before every document."""
-
 
 class Prepared(Protocol):
     """Examples as token ids, and what is learned of them."""
@@ -70,9 +64,10 @@ class Learner(LightningModule):
             ConfigError: the encoder cannot read sequences as long as the protocol says.
         """
         super().__init__()
-        if encoder.max_length < protocol.max_length:
+        longest = encoder.max_length if protocol.max_length is None else protocol.max_length
+        if encoder.max_length < longest:
             raise ConfigError(
-                f"max_length is {protocol.max_length:,}, and {encoder.origin} reads {encoder.max_length:,}"
+                f"max_length is {longest:,}, and {encoder.origin} reads {encoder.max_length:,}"
                 " tokens at most: give all encoders the same shorter one"
             )
         self.goal, self.protocol, self.seed = goal, protocol, seed
@@ -82,7 +77,7 @@ class Learner(LightningModule):
         self.width = encoder.width
         self.encoding = Encoding(
             encoder.tokenizer,
-            protocol.max_length,
+            longest,
             protocol.special_tokens,
             bos=protocol.pooling == "bos",
             cut=protocol.cut,

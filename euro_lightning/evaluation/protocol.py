@@ -19,7 +19,7 @@ class Protocol:
     """Fine-tuning, and how its best setting is found."""
 
     steps: int = 1000
-    """Optimizer steps at most."""
+    """Optimizer steps at most. Retrieval takes 0, too: it then judges the encoder as it is."""
 
     batch_size: int = 32
     """Examples in a step; for retrieval, queries with their documents."""
@@ -68,8 +68,9 @@ class Protocol:
     """What stands around a text: what the tokenizer says, or eos: the token that ends a text after
     each, and with pooling bos one before it."""
 
-    max_length: int = 512
-    """Tokens of a sequence at most, special ones included."""
+    max_length: int | None = None
+    """Tokens of a sequence at most, special ones included; null leaves it to the task. The same for all
+    encoders."""
 
     cut: Cut = "cut"
     """What happens to longer ones: cut them and report how many, or refuse."""
@@ -96,7 +97,7 @@ class Protocol:
         found = [
             f"{where}.{name} is {getattr(self, name)}: it must be at least {least}"
             for name, least in (
-                ("steps", 1), ("batch_size", 1), ("evaluate_every", 1), ("max_length", 8),
+                ("steps", 0), ("batch_size", 1), ("evaluate_every", 1), ("max_length", 8),
                 ("gradient_clip", 0), ("mini_batch", 1), ("patience", 0),
             )
             if getattr(self, name) is not None and getattr(self, name) < least

@@ -5,7 +5,6 @@ Q queries, M different documents in a batch, S sequences, D width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -22,8 +21,6 @@ from euro_lightning.evaluation.examples import Pair, Search, Text
 from euro_lightning.evaluation.heads import pool
 from euro_lightning.evaluation.learner import Learner
 from euro_lightning.keys import key_of
-
-Kind = Literal["query", "document"]
 
 Vectors = NDArray[np.float32]
 
@@ -75,7 +72,7 @@ class Retriever(Learner):
         """Queries and documents as token ids."""
         if isinstance(items, Search):
             queries, documents = items.queries, items.documents
-            return PreparedSearch(self._encode(queries, "query"), self._encode(documents, "document"))
+            return PreparedSearch(self._encode(queries), self._encode(documents))
         return self._prepare_pairs(items)
 
     def _prepare_pairs(self, items: Sequence[Pair]) -> PreparedPairs:
@@ -84,9 +81,8 @@ class Retriever(Learner):
             for text in (item.positive, item.negative):
                 if text is not None:
                     documents.setdefault(text, len(items) + len(documents))
-        goal = self.goal
-        texts = [(goal.query_prefix + item.query,) for item in items]
-        texts += [(goal.document_prefix + text,) for text in documents]
+        texts = [(item.query,) for item in items]
+        texts += [(text,) for text in documents]
         rows = [item.row for item in items] + [f"of the document {text[:40]!r}" for text in documents]
         return PreparedPairs(
             self.encoding.texts(texts, rows),
@@ -153,23 +149,21 @@ class Retriever(Learner):
         vectors = self._vectors_of(prepared.encoded.ids)
         return vectors[: len(prepared)], vectors[prepared.positives]
 
-    def embed(self, texts: Sequence[Text], kind: Kind) -> Vectors:
+    def embed(self, texts: Sequence[Text]) -> Vectors:
         """Vectors of length 1, float32 [S, D], of an encoder that was fine-tuned or not.
 
         Args:
-            texts: queries or documents.
-            kind: which, for their prefix.
+            texts: queries or documents, with their prefixes.
 
         Raises:
             DataError: there is no text, or one is too long with cut refuse.
         """
         if not texts:
-            raise DataError(f"there is no {kind} to encode")
-        return self._vectors_of(self._encode(texts, kind).ids)
+            raise DataError("there is no text to encode")
+        return self._vectors_of(self._encode(texts).ids)
 
-    def _encode(self, texts: Sequence[Text], kind: Kind) -> Encoded:
-        prefix = self.goal.query_prefix if kind == "query" else self.goal.document_prefix
-        return self.encoding.texts([(prefix + each.text,) for each in texts], [each.row for each in texts])
+    def _encode(self, texts: Sequence[Text]) -> Encoded:
+        return self.encoding.texts([(each.text,) for each in texts], [each.row for each in texts])
 
     def _vectors_of(self, sequences: Sequence[Ids]) -> Vectors:
         rows = self.over(sequences, lambda batch, _: self.vectors(batch.ids, batch.segments).cpu().unbind())

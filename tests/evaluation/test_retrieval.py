@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from euro_lightning.evaluation.encoders import open_encoder
-from euro_lightning.evaluation.examples import Pair, Search
-from euro_lightning.evaluation.finetuning import learner_of, predict
+from euro_lightning.evaluation.examples import Pair
+from euro_lightning.evaluation.finetuning import learner_of
 from euro_lightning.evaluation.learner import Goal
 from euro_lightning.evaluation.retrieval import PreparedPairs, Retriever
 from tests.conftest import FRENCH, small_corpus
 from tests.evaluation.small import QUICK, minilm, pairs, small_encoder, texts
 
 
-def retriever(encoder: object, protocol: object = QUICK, **prefixes: str) -> Retriever:
-    found = learner_of(encoder, Goal("retrieval", **prefixes), protocol)  # type: ignore[arg-type]
+def retriever(encoder: object, protocol: object = QUICK) -> Retriever:
+    found = learner_of(encoder, Goal("retrieval"), protocol)  # type: ignore[arg-type]
     assert isinstance(found, Retriever)
     return found
 
@@ -25,7 +25,7 @@ def test_vectors_of_minilm_are_those_of_sentence_transformers() -> None:
     library = pytest.importorskip("sentence_transformers")
     given = [row["text"] for row in small_corpus()[:40]] + [FRENCH, "x", "漢字 😀"]
     theirs = library.SentenceTransformer(minilm(), device="cpu").encode(given)
-    ours = retriever(open_encoder(minilm()), replace(QUICK, max_length=256)).embed(texts(*given), "query")
+    ours = retriever(open_encoder(minilm()), replace(QUICK, max_length=256)).embed(texts(*given))
     assert ours.dtype == np.float32
     assert np.abs(ours - theirs).max() < 1e-5
 
@@ -52,10 +52,9 @@ def test_the_loss_is_cross_entropy_over_cosines_of_all_documents(
     learner = retriever(small_encoder(tmp_path_factory.mktemp("encoder"))).eval()
     items = pairs(12)
     batch = learner.batch(learner.prepare(items), range(12))
-    queries = learner.embed(texts(*(item.query for item in items)), "query")
+    queries = learner.embed(texts(*(item.query for item in items)))
     documents = learner.embed(
-        texts(*(i.positive for i in items), *(i.negative for i in items if i.negative is not None)),
-        "document",
+        texts(*(i.positive for i in items), *(i.negative for i in items if i.negative is not None))
     )
     cosines = torch.from_numpy(queries @ documents.T) / 0.05
     expected = torch.nn.functional.cross_entropy(cosines, torch.arange(12))
@@ -70,12 +69,3 @@ def test_a_document_that_answers_two_queries_is_no_negative(tmp_path_factory: py
     batch = learner.batch(prepared, [2, 1, 0])
     assert batch.targets.tolist() == [0, 1, 0]
     assert len(batch.segments.lengths) == 3 + 3, "three queries, and a, b and the negative once"
-
-
-def test_prefixes_stand_before_queries_and_documents(tmp_path_factory: pytest.TempPathFactory) -> None:
-    encoder = small_encoder(tmp_path_factory.mktemp("encoder"))
-    plain, prefixed = retriever(encoder), retriever(encoder, query_prefix="Query: ", document_prefix="Doc: ")
-    search = Search(texts("un"), texts("deux", "trois"), {"0": {"0": 1}}, False)
-    queries, documents = predict(prefixed, search)
-    assert np.allclose(queries, plain.embed(texts("Query: un"), "query"))
-    assert np.allclose(documents, plain.embed(texts("Doc: deux", "Doc: trois"), "document"))
