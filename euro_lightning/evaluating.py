@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,8 @@ def judge_all(
     Every problem that can be known is found before the first training begins.
     """
     opened = [open_encoder(origin) for origin in encoders]
+    labels = [encoder.label for encoder in opened]
+    opened = [replace(e, label=e.origin) if labels.count(e.label) > 1 else e for e in opened]
     cases = [[Case(encoder, task, protocol, root, limit) for encoder in opened] for task in tasks]
     known = sum(case.known for row in cases for case in row)
     if known:
