@@ -12,6 +12,7 @@ from lightning.pytorch import Trainer
 from euro_lightning.callbacks.checkpoints import Checkpoints
 from euro_lightning.callbacks.finite_loss import FiniteLoss
 from euro_lightning.callbacks.summary import show_scores
+from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import callback_of
 from euro_lightning.callbacks.weight_tiling import WeightTiling
 from euro_lightning.checkpoint import read_facts
@@ -21,6 +22,7 @@ from euro_lightning.errors import ConfigError, Interrupted, UserError
 from euro_lightning.objective.mlm import MaskedLanguageModel
 from euro_lightning.objective.network import Start
 from euro_lightning.recipe import check_unchanged, recipe_of
+from euro_lightning.results import Results, ratio_name
 from euro_lightning.run import Run, find_run, open_run, rank_of_environment
 from euro_lightning.tracking import Tracking, mlflow_command
 
@@ -77,8 +79,8 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     model.allow_changes = options.allow_changes
     try:
         trainer.fit(model, datamodule=data, ckpt_path=run.checkpoint, weights_only=True)
-        if not model.scores:
-            trainer.validate(model, datamodule=data, verbose=False)
+        results = _final_scores(trainer, model, data)
+        tracking.send(results.metrics(), data.clock)
     except (KeyboardInterrupt, SystemExit):
         tracking.finish("KILLED")
         raise Interrupted(
@@ -89,8 +91,22 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
         raise
     tracking.finish("FINISHED")
     if trainer.is_global_zero:
-        show_scores(model.scores, "validation", data.clock, run.path)
+        show_scores(next(iter(results.scores.values())), "validation", data.clock, run.path)
+        results.write(run.path)
         _say_end(run, options, tracking.uri)
+
+
+def _final_scores(trainer: Trainer, model: MaskedLanguageModel, data: TextDataModule) -> Results:
+    """Scores at every masking ratio that is asked for; those at the first the training has measured at its
+    end, unless it had nothing left to do."""
+    found = {}
+    for ratio in data.evaluation.ratios:
+        if found or not model.scores:
+            model.evaluation_ratio = ratio
+            trainer.validate(model, datamodule=data, verbose=False)
+        found[ratio_name(ratio)] = model.scores
+    model.evaluation_ratio = None
+    return Results(data.clock, callback_of(trainer, Throughput).seconds, found)
 
 
 def _say_start(run: Run, options: Options) -> None:

@@ -101,6 +101,7 @@ ORDER = [
     "objective.optimizers",
     "objective.scores",
     "objective.mlm",
+    "results",
     "callbacks.token_clock",
     "callbacks.schedules",
     "callbacks.throughput",

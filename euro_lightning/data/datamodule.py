@@ -41,6 +41,24 @@ class Evaluation:
     masking_ratio: float = 0.15
     """Share of the tokens hidden, whatever the training hides, so that runs compare."""
 
+    further_ratios: tuple[float, ...] = ()
+    """More such shares, measured at the end of fit only: one share alone favours encoders trained near it."""
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """All masking ratios of the final scores, each once, the main one first."""
+        return tuple(dict.fromkeys((self.masking_ratio, *self.further_ratios)))
+
+    def problems(self, where: str) -> list[str]:
+        """What is wrong with these settings, one line each."""
+        given = {"masking_ratio": self.masking_ratio}
+        given |= {f"further_ratios[{i}]": ratio for i, ratio in enumerate(self.further_ratios)}
+        return [
+            f"{where}.{name} is {ratio}: it lies between 0 and 1"
+            for name, ratio in given.items()
+            if not 0 < ratio < 1
+        ]
+
 
 class PackedDataset(Dataset[PackedBatch]):
     """Turns a plan into its batch; runs in the workers."""
@@ -117,7 +135,10 @@ class TextDataModule(LightningDataModule):
         Raises:
             UserError: there is no such corpus or tokenizer, or the batch sizes do not fit.
         """
-        raise_all(batch_problems(self.timeline, self.micro_batch_tokens, 1))
+        raise_all(
+            batch_problems(self.timeline, self.micro_batch_tokens, 1)
+            + self.evaluation.problems("data.evaluation")
+        )
         if ready_store(self.config) is not None:
             return
         open_corpus(self.config.corpus, self.config.columns)

@@ -69,6 +69,8 @@ class MaskedLanguageModel(LightningModule):
         self.logits_gib = logits_gib
         self.recompute_every = recompute_every
         self.masking_ratio = 0.0
+        self.evaluation_ratio: float | None = None
+        """Share that validate and test hide; None takes data.evaluation.masking_ratio."""
         self.start: Start | None = None
         """The weights that a new run starts with; None are random ones."""
         self.allow_changes = False
@@ -194,7 +196,7 @@ class MaskedLanguageModel(LightningModule):
         self._metrics[split].reset()
 
     def _evaluate(self, batch: PackedBatch, split: str) -> None:
-        ratio = self.data.evaluation.masking_ratio
+        ratio = self.evaluation_ratio or self.data.evaluation.masking_ratio
         # the last micro-batch of a source is shorter than others: not worth to compile for
         eager = torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext()
         with eager:
