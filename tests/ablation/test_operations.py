@@ -212,7 +212,7 @@ def test_mistakes_are_one_line_that_says_how_to_mend_them(key: str, value: Any, 
 
 def test_two_keys_that_contradict_each_other_are_refused() -> None:
     setting = {"masking": 30, "data.phases.anneal.masking_ratio": 0.1}
-    with pytest.raises(ConfigError, match="masking and data.phases.anneal.masking_ratio both set"):
+    with pytest.raises(ConfigError, match=r"masking and .* both set"):
         expand_all(setting, LAPTOP)
 
 
