@@ -185,6 +185,7 @@ def prepare(arguments: list[str]) -> None:
     if settings is None:
         return
     _, _, data = _parts(build(settings[0]))
+    data.prepare_data()
     store = make(data.config)
     for name, facts in store.sources.items():
         counts = "  ".join(
