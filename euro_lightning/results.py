@@ -1,5 +1,6 @@
 """What a finished run scored: the file `scores.json` of its folder, and the names of its metrics."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 
 from euro_lightning.errors import UserError
 from euro_lightning.files import read_json, write_json
-from euro_lightning.objective.scores import Score, mean_score
+from euro_lightning.objective.scores import Score
 
 SCORES = "scores.json"
 """The file's name in a run folder."""
@@ -32,15 +33,16 @@ class Results:
         """All scores by name: `validation/loss@0.1` is the mean over sources, each weighing the same;
         `validation/loss@0.1/en` is one source; `validation/loss@mean` the mean over the ratios."""
         found = {}
-        for kind in ("loss", "accuracy"):
+        for kind in ("loss", "accuracy", "loss_per_byte"):
             means = []
             for ratio, scores in self.scores.items():
                 name = f"{self.split}/{kind}@{ratio}"
-                means.append(getattr(mean_score(scores), kind))
+                own = {source: float(getattr(score, kind)) for source, score in scores.items()}
+                means.append(float(np.mean(list(own.values()))))
                 found[name] = means[-1]
-                found |= {f"{name}/{source}": getattr(score, kind) for source, score in scores.items()}
+                found |= {f"{name}/{source}": value for source, value in own.items()}
             found[f"{self.split}/{kind}@mean"] = float(np.mean(means))
-        return found
+        return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def write(self, folder: Path) -> None:
         """Keeps them in a run folder."""

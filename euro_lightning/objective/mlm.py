@@ -192,7 +192,8 @@ class MaskedLanguageModel(LightningModule):
             sources = data.evaluated_sources(split)
             special = data.tokenizer.special_ids
             tables = unigram_tables(data.store.token_counts(), data.timeline, special, sources)
-            self._metrics[split] = SourceScores(sources, tables).to(self.device)
+            lengths = torch.from_numpy(data.tokenizer.byte_lengths())
+            self._metrics[split] = SourceScores(sources, tables, lengths).to(self.device)
         self._metrics[split].reset()
 
     def _evaluate(self, batch: PackedBatch, split: str) -> None:
