@@ -31,17 +31,23 @@ class Results:
 
     def metrics(self) -> dict[str, float]:
         """All scores by name: `validation/loss@0.1` is the mean over sources, each weighing the same;
-        `validation/loss@0.1/en` is one source; `validation/loss@mean` the mean over the ratios."""
+        `validation/loss@0.1/en` is one source; `validation/loss@mean` and `validation/loss@mean/en` are
+        means over the ratios."""
         found = {}
         for kind in ("loss", "accuracy", "loss_per_byte"):
-            means = []
+            means: list[float] = []
+            sources: dict[str, list[float]] = {}
             for ratio, scores in self.scores.items():
                 name = f"{self.split}/{kind}@{ratio}"
                 own = {source: float(getattr(score, kind)) for source, score in scores.items()}
                 means.append(float(np.mean(list(own.values()))))
                 found[name] = means[-1]
                 found |= {f"{name}/{source}": value for source, value in own.items()}
-            found[f"{self.split}/{kind}@mean"] = float(np.mean(means))
+                for source, value in own.items():
+                    sources.setdefault(source, []).append(value)
+            name = f"{self.split}/{kind}@mean"
+            found[name] = float(np.mean(means))
+            found |= {f"{name}/{source}": float(np.mean(values)) for source, values in sources.items()}
         return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def write(self, folder: Path) -> None:

@@ -72,6 +72,7 @@ def test_means_weigh_every_source_and_every_ratio_the_same() -> None:
     assert metrics["validation/loss@0.5/fr"] == 8
     assert (metrics["validation/loss@0.5"], metrics["validation/loss@0.1"]) == (6, 2)
     assert metrics["validation/loss@mean"] == 4
+    assert metrics["validation/loss@mean/fr"] == 5
     assert metrics["validation/accuracy@0.1"] == 0.5
     assert "validation/loss_per_byte@0.1" not in metrics, "bytes were not counted"
     counted = {"0.1": {"en": score(4, 100)._replace(bytes=200)}}

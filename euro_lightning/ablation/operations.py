@@ -4,17 +4,18 @@ A name may be followed by `@PHASE`; without it, mixture, masking and lengths cha
 languages all phases. `OPERATIONS` lists them; their docstrings say what a value may be and what stays.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from euro_lightning.ablation.mixtures import ENGLISH_AS_PUBLISHED, equal_tokens, share_of, with_quality
 from euro_lightning.ablation.registry import OPERATIONS, Changes, Operation, Place, Tree, operation
-from euro_lightning.ablation.shapes import equal_parameters
+from euro_lightning.ablation.shapes import equal_parameters, resized
 from euro_lightning.ablation.texts import read_lengths, read_masking
 from euro_lightning.cli import schema_of
 from euro_lightning.data.tokenizer import TokenizerConfig
-from euro_lightning.encoder.config import EncoderConfig, encoder_config
+from euro_lightning.encoder.config import PRESETS, EncoderConfig, encoder_config
 from euro_lightning.errors import ConfigError, nearest, raise_all
 from euro_lightning.schema import annotation_at, check
 from euro_lightning.settings import flatten
@@ -221,6 +222,22 @@ def shape(value: int, place: Place) -> Changes:
     return _shape_changes(
         base if value == base.layers else equal_parameters(base, wanted, core=True, what=what)
     )
+
+
+@operation("size", str, "none")
+def size(value: str, place: Place) -> Changes:
+    """An encoder's size: layers and width as 4x192, with heads of the same size and an MLP in the same
+    proportion, or the name of a preset. Nothing is equal but the tokens."""
+    if value in PRESETS:
+        return {"model.encoder.preset": value}
+    match = re.fullmatch(r"(\d+)x(\d+)", value)
+    base = _encoder(place)
+    if match is None or int(match[2]) % base.head_size:
+        raise ConfigError(
+            f"{place.key} is {value!r}: give layers and width as 4x192, the width a multiple of the head size"
+            f" {base.head_size}, or a preset ({', '.join(PRESETS)}){nearest(value, PRESETS)}"
+        )
+    return _shape_changes(resized(base, int(match[1]), int(match[2])))
 
 
 @operation("vocabulary", int, "none")

@@ -22,6 +22,18 @@ def _widths(base: EncoderConfig) -> Iterator[EncoderConfig]:
         yield replace(base, heads=heads, key_value_heads=groups, width=heads * base.head_size)
 
 
+def resized(base: EncoderConfig, layers: int, width: int) -> EncoderConfig:
+    """The encoder with other layers and another width, a multiple of its head size; the MLP in proportion."""
+    heads = width // base.head_size
+    groups = max(heads * base.key_value_heads // base.heads, 1)
+    while heads % groups:
+        groups -= 1
+    feed_forward = max(round(width * base.feed_forward / base.width / STEP) * STEP, STEP)
+    return replace(
+        base, layers=layers, width=width, heads=heads, key_value_heads=groups, feed_forward=feed_forward
+    )
+
+
 def fitted(shape: EncoderConfig, parameters: int, *, core: bool) -> EncoderConfig | None:
     """The shape with the inner width of its MLP that comes nearest to a number of parameters.
 

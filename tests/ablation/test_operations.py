@@ -166,6 +166,13 @@ def test_a_vocabulary_takes_its_parameters_from_the_encoder(vocabulary: int) -> 
     assert parameter_count(after).total == pytest.approx(parameter_count(before).total, rel=TOLERANCE)
 
 
+def test_a_size_is_layers_and_width_or_a_preset() -> None:
+    after = encoder_after(LAPTOP, expand("size", "3x192", LAPTOP))
+    assert (after.layers, after.width, after.heads, after.key_value_heads) == (3, 192, 3, 1)
+    assert after.feed_forward == 1920, "ten times the width, as tiny has"
+    assert encoder_after(PAPER, expand("size", "eurobert-610m", PAPER)) == encoder_config("eurobert-610m")
+
+
 def test_tiling_starts_from_the_checkpoint_of_the_sweep_or_at_random() -> None:
     config = {"init_from": "runs/growth-small"}
     assert expand("tiling", True, config) == {"init_from": None, "weight_tiling.source": "runs/growth-small"}
@@ -200,6 +207,8 @@ def test_plain_keys_stand_for_themselves() -> None:
         ("masking", "linear 50->30->10", "give percentages"),
         ("lengths", "random 512", "give fixed 2048, random 12-8192 or concatenated 2048"),
         ("shape@anneal", 4, "this operation belongs to no phase"),
+        ("size", "eurobert-620m", "did you mean 'eurobert-610m'?"),
+        ("size", "2x100", "the width a multiple of the head size 64"),
         ("shape", 40, "no encoder of this shape has"),
         ("vocabulary", 100_000, "no encoder of this shape has"),
     ],
