@@ -99,10 +99,8 @@ def _html(block: Block) -> str:
     words = [_is_text([row[i] for row in block.rows]) for i in range(len(block.head))]
 
     def row(cells: Sequence[str], tag: str) -> str:
-        own = (
-            f"<{tag}{' class="text"' if is_text else ''}>{html.escape(cell)}</{tag}>"
-            for cell, is_text in zip(cells, words, strict=True)
-        )
+        kinds = [' class="text"' if is_text else "" for is_text in words]
+        own = (f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
         return f"<tr>{''.join(own)}</tr>"
 
     rows = "\n".join(row(cells, "td") for cells in block.rows)
