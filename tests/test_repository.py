@@ -127,6 +127,8 @@ ORDER = [
     "ablation.cost",
     "ablation.rendering",
     "ablation.figures",
+    "ablation.wording",
+    "ablation.verdict",
     "ablation.report",
     "reporting",
     "comparing",
