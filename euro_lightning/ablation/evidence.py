@@ -102,6 +102,11 @@ class Evidence:
         names = list(dict.fromkeys(point.setting for point in self.complete))
         return sorted(names, key=lambda name: name != self.control)
 
+    def called(self, setting: str) -> str:
+        """A setting as a sentence calls it: with the parameter's name."""
+        names = {name for point in self.complete for name in point.values}
+        return f"{next(iter(names)).replace('_', ' ')} {setting}" if len(names) == 1 else setting
+
     @property
     def missing(self) -> int:
         """Points that have not ended yet."""

@@ -50,7 +50,7 @@ def draw_settings(
         for row, (name, own) in enumerate(values.items()):
             left.plot(list(own.values()), [row] * len(own), "o", color=GREY, markersize=4, zorder=1)
             mean = means[name]
-            left.errorbar(mean.value, row, xerr=np.nan_to_num(mean.half_width), fmt="D", color=BLUE,
+            left.errorbar(mean.value, row, xerr=np.nan_to_num(mean.half_width), fmt="D", color="black",
                           capsize=4, markersize=6)  # fmt: skip
             if name in differences:
                 found = differences[name]

@@ -18,7 +18,7 @@ from euro_lightning.ablation.statistics import (
     smallest_effect,
 )
 from euro_lightning.ablation.verdict import Findings, verdict
-from euro_lightning.ablation.wording import number, plural, signed
+from euro_lightning.ablation.wording import number, plural, rounded, signed
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _objective(evidence: Evidence, found: Findings, figures: Path, place: int) -
     if not math.isnan(found.smallest):
         text += (
             f" The smallest difference that this design would have seen with {POWER:.0%} power is"
-            f" {number(found.smallest)}."
+            f" {rounded(found.smallest)}."
         )
     blocks.append(Text(text))
     path = figures.with_name(f"{figures.name}-{'settings' if place == 0 else f'settings-{place + 1}'}.png")

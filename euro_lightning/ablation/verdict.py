@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from euro_lightning.ablation.evidence import GRID, Evidence, Objective
 from euro_lightning.ablation.statistics import Difference, Mean
-from euro_lightning.ablation.wording import number, plural
+from euro_lightning.ablation.wording import number, plural, rounded
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,13 @@ def _answer(evidence: Evidence, found: Findings) -> str:
         )
     if not found.differences:
         return f"Cannot tell: no setting can be compared with the control {evidence.control or '(none given)'} yet."
+    control = evidence.called(evidence.control or "")
     gains = {name: d.mean.value for name, d in found.differences.items()}
     best = max(gains, key=lambda name: gains[name])
     if all(math.isnan(d.p) for d in found.differences.values()):
         return (
-            f"Cannot tell: one seed has no error bar; the largest gain over {evidence.control} is"
-            f" {_gain(gains[best])} of {metric} ({best})."
+            f"Cannot tell: one seed has no error bar; the largest gain over {control} is"
+            f" {_gain(gains[best])} of {metric} ({evidence.called(best)})."
         )
     real = {name: d for name, d in found.differences.items() if d.real}
     better = {name: d for name, d in real.items() if d.mean.value > 0}
@@ -66,7 +67,7 @@ def _answer(evidence: Evidence, found: Findings) -> str:
         others = [name for name in better if name != first]
         more = f"; so is {_list(others)}" if others else ""
         return (
-            f"Yes: {first} is better than {evidence.control} in {metric} by {number(d.mean.value)}"
+            f"Yes: {evidence.called(first)} is better than {control} in {metric} by {rounded(d.mean.value)}"
             f" (95% interval {_interval(d)}, corrected p {d.corrected:.2g}, {plural(d.mean.count, 'seed')})"
             f"{more}{also}."
         )
@@ -74,21 +75,21 @@ def _answer(evidence: Evidence, found: Findings) -> str:
     single = [name for name, d in found.differences.items() if math.isnan(d.most)]
     if most < found.margin and not single:
         return (
-            f"No: no setting is better than {evidence.control} in {metric}, and gains of {number(found.margin)} or more"
+            f"No: no setting is better than {control} in {metric}, and gains of {rounded(found.margin)} or more"
             f" (the smallest that matters here) are ruled out{also}."
         )
     return (
-        f"Cannot tell: no gain over {evidence.control} in {metric} is beyond chance, and gains of up to"
-        f" {number(max(most, 0.0))} are not ruled out; the design would have seen {number(found.smallest)}{also}."
+        f"Cannot tell: no gain over {control} in {metric} is beyond chance, and gains of up to"
+        f" {rounded(max(most, 0.0))} are not ruled out; the design would have seen {rounded(found.smallest)}{also}."
     )
 
 
 def _gain(value: float) -> str:
-    return number(value) if value > 0 else "none" if value == 0 else f"negative ({number(value)})"
+    return rounded(value) if value > 0 else "none" if value == 0 else f"negative ({rounded(value)})"
 
 
 def _interval(d: Difference) -> str:
-    return f"{number(d.mean.value - d.mean.half_width)} to {number(d.mean.value + d.mean.half_width)}"
+    return f"{rounded(d.mean.value - d.mean.half_width)} to {rounded(d.mean.value + d.mean.half_width)}"
 
 
 def _list(names: list[str]) -> str:

@@ -15,6 +15,11 @@ def number(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def rounded(value: float) -> str:
+    """A gain with two digits that count."""
+    return "–" if math.isnan(value) else f"{float(f'{value:.2g}'):g}"
+
+
 def signed(value: float) -> str:
     """A difference with its sign."""
     return "–" if math.isnan(value) else f"{value:+.4f}" if abs(value) < 100 else f"{value:+,.0f}"
