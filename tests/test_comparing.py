@@ -10,8 +10,9 @@ from euro_lightning.results import read_results
 
 
 def cells(output: str, first: str) -> list[str]:
-    [line] = [line for line in output.splitlines() if line.strip("│ ").startswith(first)]
-    return [cell.strip() for cell in line.strip("│ ").split("│")]
+    rows = [line.replace("┃", "│").strip("│ ") for line in output.splitlines()]
+    [row] = [row for row in rows if row.split("│")[0].strip() == first]
+    return [cell.strip() for cell in row.split("│")]
 
 
 def test_runs_are_shown_side_by_side(

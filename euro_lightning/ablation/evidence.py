@@ -1,6 +1,7 @@
 """What is known of a study: its trials, from Optuna's storage and MLflow alone."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -194,7 +195,7 @@ def gather(study: Any) -> Evidence:
     sampler = str(sweep.get("sampler") or GRID)
     points = tuple(_point(trial) for trial in study.get_trials(deepcopy=False))
     control = facts.get("control") or None
-    importances, why = _importances(study, sampler)
+    importances, why = _importances(study, sampler, objectives[0].minimize)
     return Evidence(
         name=study.study_name,
         question=str(facts.get("question") or study.study_name),
@@ -281,7 +282,7 @@ MANY = 10
 """Complete trials from which importances say anything."""
 
 
-def _importances(study: Any, sampler: str) -> tuple[dict[str, float], str]:
+def _importances(study: Any, sampler: str, minimize: bool) -> tuple[dict[str, float], str]:
     """Importances by the main objective, or why there are none."""
     import optuna
 
@@ -293,5 +294,10 @@ def _importances(study: Any, sampler: str) -> tuple[dict[str, float], str]:
         return {}, "there are not two parameters to compare"
     if len(done) < MANY:
         return {}, f"{len(done)} complete trials are fewer than {MANY}"
-    found = optuna.importance.get_param_importances(study, params=names, target=lambda trial: trial.values[0])
+    sign = 1 if minimize else -1  # what is good is what is small
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = optuna.importance.get_param_importances(
+            study, params=names, target=lambda trial: sign * trial.values[0]
+        )
     return {name: float(share) for name, share in found.items()}, ""

@@ -51,7 +51,7 @@ def test_a_setting_that_is_better_is_a_yes_although_luck_is_larger(
     assert low < float(better[4]) < high < 0
     assert float(better[7]) >= float(better[6]), "corrected for two comparisons"
     control = row_of(text, "0.5")
-    assert control[1:3] == ["3", "5.067"] and control[4] == "control"
+    assert control[1:3] == ["3", "5.069"] and control[4] == "control"
 
 
 def test_gains_that_are_ruled_out_are_a_no_and_those_that_are_not_cannot_be_told(
@@ -173,9 +173,6 @@ def test_curves_come_from_mlflow_where_optuna_has_none(
     run = client.create_run(client.create_experiment("masking_ratio")).info.run_id
     for step, value in ((1000, 6.0), (2000, 5.5), (2000, 5.4)):
         client.log_metric(run, "validation/loss/mean", value, step=step)
-    trial_id = study.trials[0]._trial_id
-    study._storage.set_trial_user_attr  # noqa: B018 - finished trials keep their attributes
-    assert trial_id is not None
     facts = {**study.trials[0].user_attrs, "mlflow_run_id": run, "seed": 2}
     study.add_trial(optuna.trial.create_trial(values=[5.0], user_attrs=facts))
     reported(tmp_path, capsys)
@@ -189,7 +186,7 @@ def test_curves_come_from_mlflow_where_optuna_has_none(
         (["report", "nothing", "--root", "ROOT"], "no such study in ROOT (studies there: masking_ratio-0123abcd)"),
         (["report", "masking_ratio", "--root", "ROOT", "--margin", "2"], "--margin is 2: it is a share"),
         (["report", "x", "--storage", "sqlite:////nowhere/x.db"], "cannot be read"),
-        (["report", "maskin", "--root", "ROOT", "--storage", "STORAGE"], "did you mean 'masking_ratio-0123abcd'?"),
+        (["report", "maskin_ratio-0123abcd", "--storage", "STORAGE"], "did you mean 'masking_ratio-0123abcd'?"),
         (["report", "plain", "--storage", "STORAGE"], "was not made by sweep"),
     ],
 )  # fmt: skip
