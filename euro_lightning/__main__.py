@@ -20,6 +20,8 @@ COMMANDS = {
         "train a tokenizer, or compare some on your text",
     ),
     "evaluate": ("euro_lightning.evaluating", "evaluate", "encoders on tasks, fine-tuned by one protocol"),
+    "report": ("euro_lightning.reporting", "report", "what a study says, as Markdown, HTML and PNG"),
+    "compare": ("euro_lightning.comparing", "compare", "runs side by side: what differs, what they scored"),
     "benchmark": (
         "euro_lightning.benchmarking",
         "benchmark",

@@ -21,6 +21,7 @@ from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.errors import ConfigError, Interrupted, UserError
 from euro_lightning.objective.mlm import MaskedLanguageModel
 from euro_lightning.objective.network import Start
+from euro_lightning.objective.scores import Score
 from euro_lightning.recipe import check_unchanged, recipe_of
 from euro_lightning.results import Results, ratio_name
 from euro_lightning.run import Run, find_run, open_run, rank_of_environment
@@ -99,7 +100,7 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
 def _final_scores(trainer: Trainer, model: MaskedLanguageModel, data: TextDataModule) -> Results:
     """Scores at every masking ratio that is asked for; those at the first the training has measured at its
     end, unless it had nothing left to do."""
-    found = {}
+    found: dict[str, dict[str, Score]] = {}
     for ratio in data.evaluation.ratios:
         if found or not model.scores:
             model.evaluation_ratio = ratio

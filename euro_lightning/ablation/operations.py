@@ -88,7 +88,7 @@ def _changed(place: Place, group: str, share: float, scaled: str) -> Changes:
     """One share of the mixture changed; see `data.composition.change`."""
     if not 0 <= share <= 1:
         raise ConfigError(f"{place.key} is {share}: a share lies between 0 and 1")
-    changes = {}
+    changes: Changes = {}
     for name in place.phases:
         changes[f"data.phases.{name}.change.{group}"] = share
         changes[f"data.phases.{name}.scaled"] = scaled
@@ -112,7 +112,7 @@ def english_as_published(value: float, place: Place) -> Changes:
     if value not in ENGLISH_AS_PUBLISHED:
         rows = ", ".join(map(str, ENGLISH_AS_PUBLISHED))
         raise ConfigError(f"{place.key} is {value}: the paper has {rows}; mixture.english takes any share")
-    changes = {}
+    changes: Changes = {}
     for name in place.phases:
         shares = share_of(ENGLISH_AS_PUBLISHED[value], place.mixture(name), f"data.phases.{name}.mixture")
         changes |= {f"data.phases.{name}.mixture.{source}": share for source, share in shares.items()}

@@ -16,6 +16,8 @@ from euro_lightning.data.phase import batch_problems
 from euro_lightning.settings import merge, read_file
 from tests.conftest import REPOSITORY
 
+pytestmark = pytest.mark.filterwarnings("ignore:LightningCLI")
+
 SWEEPS = sorted((REPOSITORY / "sweeps").glob("*.yaml"))
 SCALES = ("laptop", "paper")
 FROM_ONE_CHECKPOINT = {
