@@ -11,6 +11,7 @@ from lightning.pytorch import Trainer
 
 from euro_lightning.callbacks.checkpoints import Checkpoints
 from euro_lightning.callbacks.finite_loss import FiniteLoss
+from euro_lightning.callbacks.reports import TRIAL, Reports
 from euro_lightning.callbacks.summary import show_scores
 from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import callback_of
@@ -73,6 +74,8 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     checkpoints, tracking = callback_of(trainer, Checkpoints), callback_of(trainer, Tracking)
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
     callback_of(trainer, FiniteLoss).folder = run.path
+    reports = callback_of(trainer, Reports)
+    reports.folder = run.path if (run.path / TRIAL).is_file() else None
     tiling = callback_of(trainer, WeightTiling)
     tiling.resumed, tiling.resize_vocabulary = run.checkpoint is not None, options.resize_vocabulary
     if options.init_from and not run.checkpoint:
@@ -80,6 +83,9 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     model.allow_changes = options.allow_changes
     try:
         trainer.fit(model, datamodule=data, ckpt_path=run.checkpoint, weights_only=True)
+        if reports.outcome is not None:
+            _leave(trainer, reports, tracking, data)
+            return
         results = _final_scores(trainer, model, data)
         tracking.send(results.metrics(), data.clock)
     except (KeyboardInterrupt, SystemExit):
@@ -97,6 +103,15 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
         _say_end(run, options, tracking.uri)
 
 
+def _leave(trainer: Trainer, reports: Reports, tracking: Tracking, data: TextDataModule) -> None:
+    """Ends a trial that its sweep stopped: on all ranks, and without a failure."""
+    tracking.tag({"outcome": str(reports.outcome), "reason": reports.reason})
+    tracking.finish("KILLED")
+    if trainer.is_global_zero:
+        reports.close(data.clock)
+        print(f"{reports.outcome} after {data.clock:,} tokens: {reports.reason}")
+
+
 def _final_scores(trainer: Trainer, model: MaskedLanguageModel, data: TextDataModule) -> Results:
     """Scores at every masking ratio that is asked for; those at the first the training has measured at its
     end, unless it had nothing left to do."""
@@ -107,7 +122,13 @@ def _final_scores(trainer: Trainer, model: MaskedLanguageModel, data: TextDataMo
             trainer.validate(model, datamodule=data, verbose=False)
         found[ratio_name(ratio)] = model.scores
     model.evaluation_ratio = None
-    return Results(data.clock, callback_of(trainer, Throughput).seconds, found)
+    return Results(
+        data.clock,
+        callback_of(trainer, Throughput).seconds,
+        found,
+        flops=model.run_flops,
+        parameters=sum(parameter.numel() for parameter in model.network.parameters()),
+    )
 
 
 def _say_start(run: Run, options: Options) -> None:

@@ -28,6 +28,10 @@ class Results:
     """By the masking ratio as text, the main one first, then by source."""
     split: str = "validation"
     """Which documents."""
+    flops: float | None = None
+    """Of training, by `objective.compiling.run_flops`; None for a baseline."""
+    parameters: int | None = None
+    """Of the encoder with its head, each counted once."""
 
     def metrics(self) -> dict[str, float]:
         """All scores by name: `validation/loss@0.1` is the mean over sources, each weighing the same;
@@ -55,7 +59,14 @@ class Results:
         scores = {r: {s: score._asdict() for s, score in own.items()} for r, own in self.scores.items()}
         write_json(
             folder / SCORES,
-            {"tokens": self.tokens, "seconds": self.seconds, "split": self.split, "scores": scores},
+            {
+                "tokens": self.tokens,
+                "seconds": self.seconds,
+                "flops": self.flops,
+                "parameters": self.parameters,
+                "split": self.split,
+                "scores": scores,
+            },
         )
 
 
@@ -76,7 +87,14 @@ def read_results(folder: Path) -> Results:
             ratio: {source: Score(**score) for source, score in own.items()}
             for ratio, own in tree["scores"].items()
         }
-        return Results(int(tree["tokens"]), float(tree["seconds"]), scores, str(tree["split"]))
+        return Results(
+            int(tree["tokens"]),
+            float(tree["seconds"]),
+            scores,
+            str(tree["split"]),
+            tree.get("flops"),
+            tree.get("parameters"),
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
             f"{folder / SCORES} has not the form that fit writes; it is damaged or not ours"

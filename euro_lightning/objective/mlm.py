@@ -16,7 +16,7 @@ from euro_lightning.encoder.attention import Segments, resolve_backend
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import ConfigError, UserError, raise_all
 from euro_lightning.keys import key_of
-from euro_lightning.objective.compiling import Compile, compiles
+from euro_lightning.objective.compiling import Compile, compiles, run_flops
 from euro_lightning.objective.masking import Masking, Replacement
 from euro_lightning.objective.network import Network, NetworkPlan, Start
 from euro_lightning.objective.optimizers import Optimizer, build_optimizer
@@ -77,6 +77,8 @@ class MaskedLanguageModel(LightningModule):
         """Whether to go on although the corpus is not the checkpoint's."""
         self.compiled = False
         """Whether training runs compiled code."""
+        self.run_flops: float | None = None
+        """FLOPs of the whole run; None for a baseline."""
         self.scores: dict[str, Score] = {}
         self.network: Network
         self._metrics: dict[str, SourceScores] = {}
@@ -116,6 +118,7 @@ class MaskedLanguageModel(LightningModule):
             limit = LOGITS_GIB[device.type == "cuda"] if self.logits_gib is None else self.logits_gib
             self.network.logits_bytes = round(limit * 2**30)
             self.network.encoder.recompute_every = self.recompute_every
+        self.run_flops = run_flops(config, data.timeline) if config is not None else None
         training = self.trainer.state.fn == "fit"
         if training and device.type == "cpu":
             keep_freed_memory()

@@ -1,0 +1,45 @@
+"""Judges the encoder of a trial on tasks, in a process of its own: python -m euro_lightning.ablation.downstream."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from euro_lightning.ablation.config import Evaluation
+from euro_lightning.ablation.outcome import EVALUATION
+from euro_lightning.errors import UserError
+from euro_lightning.files import write_json
+from euro_lightning.settings import flatten
+
+
+def judging_command(evaluation: Evaluation, folder: Path, records: Path) -> list[str]:
+    """The command that judges a trial.
+
+    Args:
+        evaluation: tasks and protocol.
+        folder: of the trial; the scores go there.
+        records: folder of what was judged before.
+    """
+    plan = json.dumps(asdict(evaluation))
+    return [sys.executable, "-m", "euro_lightning.ablation.downstream", str(folder), str(records), plan]
+
+
+def judge(folder: Path, records: Path, plan: Mapping[str, Any]) -> None:
+    """Writes the main score of each task, as the mean over languages and seeds, into the trial's folder."""
+    from euro_lightning.cli import quiet
+    from euro_lightning.evaluating import objective, read_protocol
+
+    quiet()
+    changes = [f"--{key}={json.dumps(value)}" for key, value in flatten(plan["protocol_overrides"]).items()]
+    protocol = read_protocol(plan["protocol"], changes)
+    write_json(folder / EVALUATION, dict(objective(str(folder), plan["tasks"], protocol, records, plan["limit"])))
+
+
+if __name__ == "__main__":
+    try:
+        judge(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
