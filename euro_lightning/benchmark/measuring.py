@@ -3,16 +3,18 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from euro_lightning.allocator import keep_freed_memory
+from euro_lightning.allocator import keep_freed_memory, return_freed_memory
 from euro_lightning.benchmark.contestants import Contestant, Ours, Step, Theirs
 from euro_lightning.benchmark.loops import Turn, lightning_steps, trainer_steps
 from euro_lightning.benchmark.machine import product_rate
@@ -55,8 +57,8 @@ def compare(
     turns: int,
     steps: int,
     say: Callable[[str], None],
-) -> list[Measured]:
-    """Bare steps of all contestants, in turns.
+) -> tuple[list[Measured], dict[str, float]]:
+    """Bare steps of all contestants, in turns, and the FLOP/s of plain products in between, by type.
 
     Args:
         work: what is trained on.
@@ -78,17 +80,38 @@ def compare(
         padded, dense = (partial(Theirs, work, device, half, rows) for rows in (work.padded, work.dense))
         makers["transformers, padded", dtype] = padded, work.attended()
         makers["transformers, dense", dtype] = dense, DENSE
-    contestants: dict[tuple[str, str], Contestant] = {}
     measured = {key: Measured(*key, attended=attended) for key, (_, attended) in makers.items()}
-    for key, (make, _) in makers.items():
+    rates = {}
+    for dtype in dtypes:
+        own = {key: make for key, (make, _) in makers.items() if key[1] == dtype}
+        rates[dtype] = _take_turns(work, device, dtype, own, measured, turns, steps, say)
+        return_freed_memory()
+    return list(measured.values()), rates
+
+
+def _take_turns(
+    work: Workload,
+    device: torch.device,
+    dtype: str,
+    makers: Mapping[tuple[str, str], Callable[[], Contestant]],
+    measured: Mapping[tuple[str, str], Measured],
+    turns: int,
+    steps: int,
+    say: Callable[[str], None],
+) -> float:
+    """The contestants of a type, all in memory at once; returns the FLOP/s of plain products meanwhile."""
+    contestants: dict[tuple[str, str], Contestant] = {}
+    for key, make in makers.items():
         say(f"warming up {' '.join(key)}")
         contestants[key] = make()
         contestants[key].step()
         measured[key].peak_bytes = peak_of(contestants[key].step, device)
     if device.type == "cpu":
         keep_freed_memory()  # as fit does, and for all alike; from here on nothing can be told of memory
+    products = []
     for turn in range(turns):
-        say(f"turn {turn + 1} of {turns}")
+        say(f"{dtype}, turn {turn + 1} of {turns}")
+        products.append(machine_rate(work, device, dtype))
         for key, contestant in contestants.items():
             done: list[Step] = []
             # padded batches are smaller, and differ: all train on as many tokens in a turn
@@ -98,7 +121,7 @@ def compare(
             for step in done:
                 for name, seconds in step.watch.read().items():
                     measured[key].parts.setdefault(name, []).append(seconds)
-    return list(measured.values())
+    return statistics.median(products)
 
 
 def compare_loops(
@@ -109,23 +132,36 @@ def compare_loops(
     turns: int,
     steps: int,
     say: Callable[[str], None],
-) -> list[Measured]:
-    """The same in the training loops that people use; every turn starts anew."""
+) -> tuple[list[Measured], dict[str, float]]:
+    """The same in the training loops that people use, and the FLOP/s of plain products in between, by type.
+
+    Every turn starts anew, in a process of its own.
+    """
     found: list[Measured] = []
+    rates: dict[str, float] = {}
     for dtype in dtypes:
         half = dtype == "bf16"
         rows: dict[str, Measured] = {}
+        products = []
         for turn in range(turns):
             say(f"loops in {dtype}, turn {turn + 1} of {turns}")
+            products.append(machine_rate(work, device, dtype))
             for name, way in _ways(replace(work, seed=work.seed + turn), store, device, half, steps).items():
-                done = way()
+                done = in_own_process(way)
                 attended = DENSE if "dense" in name else work.attended()
                 row = rows.setdefault(name, Measured(name, dtype, attended=attended))
                 row.rates.append(done.tokens / done.seconds)
                 if done.waiting is not None:
                     row.waits.append(done.waiting / done.seconds)
         found += rows.values()
-    return found
+        rates[dtype] = statistics.median(products)
+    return found, rates
+
+
+def in_own_process(way: Callable[[], Turn]) -> Turn:
+    """What a loop does in a fresh process, which leaves no memory behind."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(way).result()
 
 
 def _ways(
@@ -191,10 +227,10 @@ def utilisation(measured: Measured, work: Workload, rates: Mapping[str, float]) 
     return measured.rate * flops / rates[measured.dtype]
 
 
-def machine_rates(work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, float]:
-    """FLOP/s of matrix products at the encoder's shapes, by type."""
+def machine_rate(work: Workload, device: torch.device, dtype: str) -> float:
+    """FLOP/s of matrix products at the encoder's shapes."""
     masked = round(work.masking_ratio * work.tokens)
-    return {name: product_rate(work.encoder, work.tokens, masked, TYPES[name], device) for name in dtypes}
+    return product_rate(work.encoder, work.tokens, masked, TYPES[dtype], device)
 
 
 def facts_of(device: torch.device) -> dict[str, Any]:
