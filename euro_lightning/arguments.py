@@ -54,7 +54,7 @@ def parse(
             continue
         kind = declared[name][0]
         if kind is bool and not has_value:
-            values[name] = True
+            values[name] = rest.pop(0) == "true" if rest and rest[0] in ("true", "false") else True
             continue
         if typing.get_origin(kind) is tuple:
             given = [value] if has_value else []
