@@ -19,6 +19,7 @@ COMMANDS = {
         "tokenizer",
         "train a tokenizer, or compare some on your text",
     ),
+    "evaluate": ("euro_lightning.evaluating", "evaluate", "encoders on tasks, fine-tuned by one protocol"),
     "benchmark": (
         "euro_lightning.benchmarking",
         "benchmark",

@@ -42,6 +42,8 @@ def parse(
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        if word == "-c" and "config" in declared:
+            word = "--config"
         if not word.startswith("--"):
             plain.append(word)
             continue
@@ -52,7 +54,15 @@ def parse(
             continue
         kind = declared[name][0]
         if kind is bool and not has_value:
-            values[name] = True
+            values[name] = rest.pop(0) == "true" if rest and rest[0] in ("true", "false") else True
+            continue
+        if typing.get_origin(kind) is tuple:
+            given = [value] if has_value else []
+            while not has_value and rest and not rest[0].startswith("-"):
+                given.append(rest.pop(0))
+            if not given:
+                problems.append(f"{command}: --{name} needs at least one value")
+            values[name] = (*values.get(name, ()), *given)
             continue
         if not has_value and (not rest or rest[0].startswith("--")):
             problems.append(f"{command}: --{name} needs a value: {describe(kind)}")
@@ -95,7 +105,9 @@ def _usage(cls: type, command: str, positional: Sequence[str]) -> str:
         many = typing.get_origin(declared[name][0]) is tuple
         parts.append(f"[{name.upper()} …]" if many else name.upper())
     parts += [
-        f"--{name} VALUE" for name, (_, needed) in declared.items() if needed and name not in positional
+        f"--{name} VALUE{' …' * (typing.get_origin(kind) is tuple)}"
+        for name, (kind, needed) in declared.items()
+        if needed and name not in positional
     ]
     return f"usage: python -m euro_lightning {command} {' '.join(parts)} [--option value]..."
 

@@ -113,27 +113,28 @@ def model_configuration(
     return {**whole, **ids, **older, "architectures": [architecture], "dtype": dtype}
 
 
+def training_template(tokenizer: Tokenizer) -> Any:
+    """What adds the special tokens that texts and pairs have in training, for `tokenizers`."""
+    eos, separator = (str(tokenizer.name_of(n)) for n in (tokenizer.eos, tokenizer.parallel_sep))
+    return processors.TemplateProcessing(
+        single=f"$A {eos}",
+        pair=f"$A {separator} $B {eos}",
+        special_tokens=[(eos, tokenizer.eos), (separator, tokenizer.parallel_sep)],
+    )
+
+
 def tokenizer_files(tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
     """tokenizer.json and tokenizer_config.json.
 
     A text gets the end token and nothing before it, and a pair is separated, as in training; a mask
     takes the space before it with it, for tokens begin with their space.
     """
-    names = {role: str(tokenizer.name_of(number)) for role, number in zip(
-        ("bos", "eos", "pad", "mask", "separator"), tokenizer.roles, strict=True
-    )}  # fmt: skip
     content = json.loads(tokenizer.inner.to_str())
     for token in content["added_tokens"]:
-        if token["content"] == names["mask"]:
+        if token["content"] == tokenizer.name_of(tokenizer.mask):
             token["lstrip"] = True
     inner = tokenizers.Tokenizer.from_str(json.dumps(content))
-    inner.post_processor = processors.TemplateProcessing(
-        single=f"$A {names['eos']}",
-        pair=f"$A {names['separator']} $B {names['eos']}",
-        special_tokens=[
-            (names[role], tokenizer.inner.token_to_id(names[role])) for role in ("eos", "separator")
-        ],
-    )
+    inner.post_processor = training_template(tokenizer)
     settings = transformers_settings(tokenizer, longest, mask_takes_space=True)
     return {TOKENIZER: json.loads(inner.to_str()), "tokenizer_config.json": settings}
 

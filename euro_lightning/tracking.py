@@ -36,7 +36,18 @@ def without_credentials(uri: str) -> str:
 class MlflowWriter:
     """An MLflow run behind a queue; see the module's docstring."""
 
-    def __init__(self, uri: str, experiment: str, run: Run, system_metrics: bool) -> None:
+    def __init__(
+        self, uri: str, experiment: str, run: Run, system_metrics: bool, home: Path | None = None
+    ) -> None:
+        """
+        Args:
+            uri: tracking server or database.
+            experiment: name of the MLflow experiment.
+            run: the folder that the MLflow run belongs to.
+            system_metrics: whether the use of the machine is recorded.
+            home: folder of the database's lock and of artifacts; None takes the one around the run.
+        """
+        self.home = home or run.path.parent
         self.uri, self.experiment, self.run, self.system_metrics = uri, experiment, run, system_metrics
         self.run_id: str | None = None
         self.failure: str | None = None
@@ -90,11 +101,11 @@ class MlflowWriter:
 
         local = self.uri.startswith("sqlite:///")
         # several first starts would race to create the schema and the experiment
-        with locked(self.run.path.parent / ".mlflow.lock"):
+        with locked(self.home / ".mlflow.lock"):
             client = MlflowClient(tracking_uri=self.uri)
             experiment = client.get_experiment_by_name(self.experiment)
             if experiment is None:
-                place = (self.run.path.parent / "mlartifacts").resolve().as_uri() if local else None
+                place = (self.home / "mlartifacts").resolve().as_uri() if local else None
                 number = client.create_experiment(self.experiment, artifact_location=place)
             else:
                 number = experiment.experiment_id

@@ -42,7 +42,7 @@ class HuggingFaceEncoder(nn.Module):
         """
         super().__init__()
         self.model: Any = model
-        base = self._base
+        base = self.base
         embeddings = getattr(base, "embeddings", None)
         first = getattr(embeddings, "padding_idx", None)
         rows = getattr(getattr(embeddings, "position_embeddings", None), "num_embeddings", None)
@@ -56,7 +56,8 @@ class HuggingFaceEncoder(nn.Module):
         """Longest segment."""
 
     @property
-    def _base(self) -> Any:
+    def base(self) -> Any:
+        """The encoder of transformers without its head."""
         return getattr(self.model, str(self.model.base_model_prefix), self.model)
 
     def encode(self, ids_T: Tensor, segments: Segments, key: int | None = None) -> Tensor:
@@ -68,7 +69,7 @@ class HuggingFaceEncoder(nn.Module):
             key: what dropout depends on while training; None draws from the global state.
         """
         parts, places = [], []
-        pad = self._base.config.pad_token_id or 0
+        pad = self.base.config.pad_token_id or 0
         with keyed_draws(key if self.training else None, ids_T.device):
             for group in _groups(segments.lengths):
                 index, mask = _padded(segments.lengths, group)
@@ -79,7 +80,7 @@ class HuggingFaceEncoder(nn.Module):
                 if self._takes_positions:
                     places_in = torch.arange(index.shape[1], device=ids_T.device) + self._first_position
                     inputs["position_ids"] = places_in.expand_as(index)
-                hidden = self._base(**inputs).last_hidden_state
+                hidden = self.base(**inputs).last_hidden_state
                 parts.append(hidden.flatten(0, 1)[inside])
         order = torch.cat(places).argsort().to(ids_T.device)
         return torch.cat(parts)[order]

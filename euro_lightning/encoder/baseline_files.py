@@ -15,8 +15,16 @@ from euro_lightning.errors import UserError
 from euro_lightning.files import read_json
 
 
-def load_baseline(origin: str, option: str, seed: int = 0, attention: str = "sdpa") -> tuple[Any, Path]:
-    """A masked language model of transformers.
+def load_baseline(
+    origin: str,
+    option: str,
+    seed: int = 0,
+    attention: str = "sdpa",
+    *,
+    head: bool = True,
+    fresh: bool = False,
+) -> tuple[Any, Path]:
+    """A masked language model of transformers, or an encoder alone.
 
     Args:
         origin: a directory, or the name of a model of the Hub. One that has config.json and no
@@ -25,6 +33,8 @@ def load_baseline(origin: str, option: str, seed: int = 0, attention: str = "sdp
         option: the option that it came from, for messages.
         seed: of what starts at random.
         attention: transformers' attention implementation.
+        head: whether it gets the head that predicts hidden tokens.
+        fresh: whether it starts at random although there are weights.
 
     Returns:
         The model, and its directory.
@@ -40,10 +50,11 @@ def load_baseline(origin: str, option: str, seed: int = 0, attention: str = "sdp
     if not (folder / CONFIG).is_file():
         raise UserError(f"{option} {origin}: no directory with {CONFIG}, and no name of a model of the Hub")
     read_json(folder / CONFIG)
-    auto = transformers.AutoModelForMaskedLM
+    auto = transformers.AutoModelForMaskedLM if head else transformers.AutoModel
+    weights = any(folder.glob("*.safetensors*")) or any(folder.glob("pytorch_model*"))
     try:
         with keyed_draws(seed, torch.device("cpu")):
-            if any(folder.glob("*.safetensors*")) or any(folder.glob("pytorch_model*")):
+            if weights and not fresh:
                 read_weights(folder)  # refuses a damaged file, or one with code, in one line
                 model, report = auto.from_pretrained(
                     folder,
