@@ -1,17 +1,12 @@
 """Keeps the C library from giving memory back after every operation of a training step on the CPU."""
 
-import contextlib
 import ctypes
-import gc
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt (malloc.h)."""
 
 _KEPT = 1 << 30
 """Bytes of a tensor up to which it is allocated where freed memory is used again."""
-
-_RETURNED = 128 << 10
-"""glibc's own first thresholds."""
 
 _ALL = -1
 """Gives nothing back, however much is free."""
@@ -33,13 +28,3 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError):
         return False
     return bool(mallopt(_MMAP_THRESHOLD, _KEPT)) and bool(mallopt(_TRIM_THRESHOLD, _ALL))
-
-
-def return_freed_memory() -> None:
-    """Gives back what is free, now and from here on, so that memory can be measured again."""
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_MMAP_THRESHOLD, _RETURNED)
-        library.mallopt(_TRIM_THRESHOLD, _RETURNED)
-        library.malloc_trim(0)

@@ -53,8 +53,8 @@ def parse(
             problems.append(f"{command}: unknown option --{name}{nearest(name, options)}")
             continue
         kind = declared[name][0]
-        if kind is bool and not has_value:
-            values[name] = rest.pop(0) == "true" if rest and rest[0] in ("true", "false") else True
+        if kind is bool and not has_value and rest[:1] not in (["true"], ["false"]):
+            values[name] = True
             continue
         if typing.get_origin(kind) is tuple:
             given = [value] if has_value else []

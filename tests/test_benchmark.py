@@ -25,7 +25,7 @@ def test_it_measures_all_contestants_and_writes_numbers_and_a_figure(
         "--tokens",
         "1024",
         "--turns",
-        "1",
+        "2",
         "--steps",
         "2",
         "--vocabulary",

@@ -9,12 +9,12 @@ from functools import partial
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from euro_lightning.allocator import keep_freed_memory, return_freed_memory
+from euro_lightning.allocator import keep_freed_memory
 from euro_lightning.benchmark.contestants import Contestant, Ours, Step, Theirs
 from euro_lightning.benchmark.loops import Turn, lightning_steps, trainer_steps
 from euro_lightning.benchmark.machine import product_rate
@@ -23,6 +23,8 @@ from euro_lightning.data.packing import pack
 from euro_lightning.data.planner import Planner
 from euro_lightning.encoder.attention import available_backends
 from euro_lightning.encoder.cost import flops_per_token
+
+Found = TypeVar("Found")
 
 TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 """The types by name; bf16 is autocast."""
@@ -60,6 +62,8 @@ def compare(
 ) -> tuple[list[Measured], dict[str, float]]:
     """Bare steps of all contestants, in turns, and the FLOP/s of plain products in between, by type.
 
+    Each type has a process of its own, for memory that is kept would hide what the next one needs.
+
     Args:
         work: what is trained on.
         device: where.
@@ -68,60 +72,61 @@ def compare(
         steps: steps of `work.tokens` tokens in a turn.
         say: told what is going on.
     """
-    makers: dict[tuple[str, str], tuple[Callable[[], Contestant], float]] = {}
-    for dtype in dtypes:
-        half = dtype == "bf16"
-        backends = available_backends(device, TYPES[dtype])
-        for backend, compiled in product(backends, (False, True)):
-            if compiled and backend == "sdpa" and device.type != "cpu":
-                continue  # many calls there, which do not compile
-            name = "ours" + ", compiled" * compiled + f" ({backend})" * (len(backends) > 1)
-            makers[name, dtype] = partial(Ours, work, device, half, compiled, backend), work.attended()
-        padded, dense = (partial(Theirs, work, device, half, rows) for rows in (work.padded, work.dense))
-        makers["transformers, padded", dtype] = padded, work.attended()
-        makers["transformers, dense", dtype] = dense, DENSE
-    measured = {key: Measured(*key, attended=attended) for key, (_, attended) in makers.items()}
+    found: list[Measured] = []
     rates = {}
     for dtype in dtypes:
-        own = {key: make for key, (make, _) in makers.items() if key[1] == dtype}
-        rates[dtype] = _take_turns(work, device, dtype, own, measured, turns, steps, say)
-        return_freed_memory()
-    return list(measured.values()), rates
+        turn = partial(_take_turns, work, device, dtype, turns, steps, say)
+        measured, rates[dtype] = in_own_process(turn)
+        found += measured
+    return found, rates
+
+
+def _makers(
+    work: Workload, device: torch.device, dtype: str
+) -> dict[str, tuple[Callable[[], Contestant], float]]:
+    """How the contestants of a type are made, and the tokens that each of theirs attends to, by name."""
+    half = dtype == "bf16"
+    found: dict[str, tuple[Callable[[], Contestant], float]] = {}
+    backends = available_backends(device, TYPES[dtype])
+    for backend, compiled in product(backends, (False, True)):
+        if compiled and backend == "sdpa" and device.type != "cpu":
+            continue  # many calls there, which do not compile
+        name = "ours" + ", compiled" * compiled + f" ({backend})" * (len(backends) > 1)
+        found[name] = partial(Ours, work, device, half, compiled, backend), work.attended()
+    padded, dense = (partial(Theirs, work, device, half, rows) for rows in (work.padded, work.dense))
+    found["transformers, padded"] = padded, work.attended()
+    found["transformers, dense"] = dense, DENSE
+    return found
 
 
 def _take_turns(
-    work: Workload,
-    device: torch.device,
-    dtype: str,
-    makers: Mapping[tuple[str, str], Callable[[], Contestant]],
-    measured: Mapping[tuple[str, str], Measured],
-    turns: int,
-    steps: int,
-    say: Callable[[str], None],
-) -> float:
-    """The contestants of a type, all in memory at once; returns the FLOP/s of plain products meanwhile."""
-    contestants: dict[tuple[str, str], Contestant] = {}
-    for key, make in makers.items():
-        say(f"warming up {' '.join(key)}")
-        contestants[key] = make()
-        contestants[key].step()
-        measured[key].peak_bytes = peak_of(contestants[key].step, device)
+    work: Workload, device: torch.device, dtype: str, turns: int, steps: int, say: Callable[[str], None]
+) -> tuple[list[Measured], float]:
+    """The contestants of a type, all in memory at once, and the FLOP/s of plain products meanwhile."""
+    contestants: dict[str, Contestant] = {}
+    measured: dict[str, Measured] = {}
+    for name, (make, attended) in _makers(work, device, dtype).items():
+        say(f"warming up {name} {dtype}")
+        contestants[name] = make()
+        contestants[name].step()
+        peak = peak_of(contestants[name].step, device)
+        measured[name] = Measured(name, dtype, peak_bytes=peak, attended=attended)
     if device.type == "cpu":
         keep_freed_memory()  # as fit does, and for all alike; from here on nothing can be told of memory
     products = []
     for turn in range(turns):
         say(f"{dtype}, turn {turn + 1} of {turns}")
         products.append(machine_rate(work, device, dtype))
-        for key, contestant in contestants.items():
+        for name, contestant in contestants.items():
             done: list[Step] = []
             # padded batches are smaller, and differ: all train on as many tokens in a turn
             while sum(step.tokens for step in done) < steps * work.tokens:
                 done.append(contestant.step())
-            measured[key].rates.append(sum(s.tokens for s in done) / sum(s.total for s in done))
+            measured[name].rates.append(sum(s.tokens for s in done) / sum(s.total for s in done))
             for step in done:
-                for name, seconds in step.watch.read().items():
-                    measured[key].parts.setdefault(name, []).append(seconds)
-    return statistics.median(products)
+                for part, seconds in step.watch.read().items():
+                    measured[name].parts.setdefault(part, []).append(seconds)
+    return list(measured.values()), statistics.median(products)
 
 
 def compare_loops(
@@ -158,10 +163,10 @@ def compare_loops(
     return found, rates
 
 
-def in_own_process(way: Callable[[], Turn]) -> Turn:
-    """What a loop does in a fresh process, which leaves no memory behind."""
+def in_own_process(action: Callable[[], Found]) -> Found:
+    """What an action returns in a fresh process, which leaves no memory behind."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(way).result()
+        return pool.submit(action).result()
 
 
 def _ways(
