@@ -53,7 +53,7 @@ def parse(
             problems.append(f"{command}: unknown option --{name}{nearest(name, options)}")
             continue
         kind = declared[name][0]
-        if kind is bool and not has_value:
+        if kind is bool and not has_value and rest[:1] not in (["true"], ["false"]):
             values[name] = True
             continue
         if typing.get_origin(kind) is tuple:

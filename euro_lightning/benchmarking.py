@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -23,7 +23,6 @@ from euro_lightning.benchmark.measuring import (
     compare_loops,
     data_rates,
     facts_of,
-    machine_rates,
     utilisation,
 )
 from euro_lightning.benchmark.workload import Workload
@@ -64,8 +63,8 @@ class Options:
     steps: int = 2
     """Steps in a turn; padded batches are smaller, and as many of them as have the same tokens."""
 
-    bare: bool = False
-    """Leaves out the training loops: ours in Lightning, theirs in Trainer."""
+    parts: Literal["all", "bare", "loops"] = "all"
+    """What is measured: bare steps, steps in the training loops (ours in Lightning, theirs in Trainer), or both."""
 
     growth: bool = False
     """Measures instead how the time of a token grows with length, vocabulary and masking ratio."""
@@ -127,27 +126,34 @@ def _settings(options: Options) -> tuple[Workload, torch.device, list[str]]:
 
 
 def _comparison(options: Options, work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, Any]:
-    rates = machine_rates(work, device, dtypes)
     data = data_rates(work)
-    measured = compare(work, device, dtypes, options.turns, options.steps, say)
-    if not options.bare:
-        with tempfile.TemporaryDirectory() as folder:
-            store = write_store(work, Path(folder))
-            measured += compare_loops(work, store, device, dtypes, options.turns, options.steps, say)
-    for name, rate in rates.items():
-        print(f"matrix products in {name}: {rate / 1e9:,.0f} GFLOP/s at the encoder's shapes")
     for name, rate in data.items():
         print(f"{name}: {rate / 1e6:.1f}M tokens/s on one core")
-    rows = [_row(m, work, rates) for m in measured]
-    _print_rates(rows)
-    _print_parts(rows)
+    rows: list[dict[str, Any]] = []
+    products: dict[str, dict[str, float]] = {}
+
+    def add(part: str, measured: list[Measured], rates: dict[str, float]) -> None:
+        products[part] = rates
+        found = [_row(m, work, rates) for m in measured]
+        for name, rate in rates.items():
+            print(f"{part}: matrix products in {name} at {rate / 1e9:,.0f} GFLOP/s at the encoder's shapes")
+        _print_rates(found)
+        rows.extend(found)
+
+    if options.parts != "loops":
+        add("bare", *compare(work, device, dtypes, options.turns, options.steps, say))
+        _print_parts(rows)
+    if options.parts != "bare":
+        with tempfile.TemporaryDirectory() as folder:
+            store = write_store(work, Path(folder))
+            add("in loops", *compare_loops(work, store, device, dtypes, options.turns, options.steps, say))
     for row in rows:
         if row["waiting"] is not None:
             print(f"{row['name']}, {row['dtype']}: waits for data {row['waiting']:.2%} of the time")
     ratios = _ratios(rows)
     for line in ratios:
         print(line)
-    return {"products": rates, "data": data, "rows": rows, "ratios": ratios}
+    return {"products": products, "data": data, "rows": rows, "ratios": ratios}
 
 
 def _row(measured: Measured, work: Workload, rates: dict[str, float]) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +23,8 @@ from euro_lightning.data.packing import pack
 from euro_lightning.data.planner import Planner
 from euro_lightning.encoder.attention import available_backends
 from euro_lightning.encoder.cost import flops_per_token
+
+Found = TypeVar("Found")
 
 TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 """The types by name; bf16 is autocast."""
@@ -55,8 +59,10 @@ def compare(
     turns: int,
     steps: int,
     say: Callable[[str], None],
-) -> list[Measured]:
-    """Bare steps of all contestants, in turns.
+) -> tuple[list[Measured], dict[str, float]]:
+    """Bare steps of all contestants, in turns, and the FLOP/s of plain products in between, by type.
+
+    Each type has a process of its own, for memory that is kept would hide what the next one needs.
 
     Args:
         work: what is trained on.
@@ -66,39 +72,61 @@ def compare(
         steps: steps of `work.tokens` tokens in a turn.
         say: told what is going on.
     """
-    makers: dict[tuple[str, str], tuple[Callable[[], Contestant], float]] = {}
+    found: list[Measured] = []
+    rates = {}
     for dtype in dtypes:
-        half = dtype == "bf16"
-        backends = available_backends(device, TYPES[dtype])
-        for backend, compiled in product(backends, (False, True)):
-            if compiled and backend == "sdpa" and device.type != "cpu":
-                continue  # many calls there, which do not compile
-            name = "ours" + ", compiled" * compiled + f" ({backend})" * (len(backends) > 1)
-            makers[name, dtype] = partial(Ours, work, device, half, compiled, backend), work.attended()
-        padded, dense = (partial(Theirs, work, device, half, rows) for rows in (work.padded, work.dense))
-        makers["transformers, padded", dtype] = padded, work.attended()
-        makers["transformers, dense", dtype] = dense, DENSE
-    contestants: dict[tuple[str, str], Contestant] = {}
-    measured = {key: Measured(*key, attended=attended) for key, (_, attended) in makers.items()}
-    for key, (make, _) in makers.items():
-        say(f"warming up {' '.join(key)}")
-        contestants[key] = make()
-        contestants[key].step()
-        measured[key].peak_bytes = peak_of(contestants[key].step, device)
+        turn = partial(_take_turns, work, device, dtype, turns, steps, say)
+        measured, rates[dtype] = in_own_process(turn)
+        found += measured
+    return found, rates
+
+
+def _makers(
+    work: Workload, device: torch.device, dtype: str
+) -> dict[str, tuple[Callable[[], Contestant], float]]:
+    """How the contestants of a type are made, and the tokens that each of theirs attends to, by name."""
+    half = dtype == "bf16"
+    found: dict[str, tuple[Callable[[], Contestant], float]] = {}
+    backends = available_backends(device, TYPES[dtype])
+    for backend, compiled in product(backends, (False, True)):
+        if compiled and backend == "sdpa" and device.type != "cpu":
+            continue  # many calls there, which do not compile
+        name = "ours" + ", compiled" * compiled + f" ({backend})" * (len(backends) > 1)
+        found[name] = partial(Ours, work, device, half, compiled, backend), work.attended()
+    padded, dense = (partial(Theirs, work, device, half, rows) for rows in (work.padded, work.dense))
+    found["transformers, padded"] = padded, work.attended()
+    found["transformers, dense"] = dense, DENSE
+    return found
+
+
+def _take_turns(
+    work: Workload, device: torch.device, dtype: str, turns: int, steps: int, say: Callable[[str], None]
+) -> tuple[list[Measured], float]:
+    """The contestants of a type, all in memory at once, and the FLOP/s of plain products meanwhile."""
+    contestants: dict[str, Contestant] = {}
+    measured: dict[str, Measured] = {}
+    for name, (make, attended) in _makers(work, device, dtype).items():
+        say(f"warming up {name} {dtype}")
+        contestants[name] = make()
+        contestants[name].step()
+        peak = peak_of(contestants[name].step, device)
+        measured[name] = Measured(name, dtype, peak_bytes=peak, attended=attended)
     if device.type == "cpu":
         keep_freed_memory()  # as fit does, and for all alike; from here on nothing can be told of memory
+    products = []
     for turn in range(turns):
-        say(f"turn {turn + 1} of {turns}")
-        for key, contestant in contestants.items():
+        say(f"{dtype}, turn {turn + 1} of {turns}")
+        products.append(machine_rate(work, device, dtype))
+        for name, contestant in contestants.items():
             done: list[Step] = []
             # padded batches are smaller, and differ: all train on as many tokens in a turn
             while sum(step.tokens for step in done) < steps * work.tokens:
                 done.append(contestant.step())
-            measured[key].rates.append(sum(s.tokens for s in done) / sum(s.total for s in done))
+            measured[name].rates.append(sum(s.tokens for s in done) / sum(s.total for s in done))
             for step in done:
-                for name, seconds in step.watch.read().items():
-                    measured[key].parts.setdefault(name, []).append(seconds)
-    return list(measured.values())
+                for part, seconds in step.watch.read().items():
+                    measured[name].parts.setdefault(part, []).append(seconds)
+    return list(measured.values()), statistics.median(products)
 
 
 def compare_loops(
@@ -109,23 +137,36 @@ def compare_loops(
     turns: int,
     steps: int,
     say: Callable[[str], None],
-) -> list[Measured]:
-    """The same in the training loops that people use; every turn starts anew."""
+) -> tuple[list[Measured], dict[str, float]]:
+    """The same in the training loops that people use, and the FLOP/s of plain products in between, by type.
+
+    Every turn starts anew, in a process of its own.
+    """
     found: list[Measured] = []
+    rates: dict[str, float] = {}
     for dtype in dtypes:
         half = dtype == "bf16"
         rows: dict[str, Measured] = {}
+        products = []
         for turn in range(turns):
             say(f"loops in {dtype}, turn {turn + 1} of {turns}")
+            products.append(machine_rate(work, device, dtype))
             for name, way in _ways(replace(work, seed=work.seed + turn), store, device, half, steps).items():
-                done = way()
+                done = in_own_process(way)
                 attended = DENSE if "dense" in name else work.attended()
                 row = rows.setdefault(name, Measured(name, dtype, attended=attended))
                 row.rates.append(done.tokens / done.seconds)
                 if done.waiting is not None:
                     row.waits.append(done.waiting / done.seconds)
         found += rows.values()
-    return found
+        rates[dtype] = statistics.median(products)
+    return found, rates
+
+
+def in_own_process(action: Callable[[], Found]) -> Found:
+    """What an action returns in a fresh process, which leaves no memory behind."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(action).result()
 
 
 def _ways(
@@ -191,10 +232,10 @@ def utilisation(measured: Measured, work: Workload, rates: Mapping[str, float]) 
     return measured.rate * flops / rates[measured.dtype]
 
 
-def machine_rates(work: Workload, device: torch.device, dtypes: list[str]) -> dict[str, float]:
-    """FLOP/s of matrix products at the encoder's shapes, by type."""
+def machine_rate(work: Workload, device: torch.device, dtype: str) -> float:
+    """FLOP/s of matrix products at the encoder's shapes."""
     masked = round(work.masking_ratio * work.tokens)
-    return {name: product_rate(work.encoder, work.tokens, masked, TYPES[name], device) for name in dtypes}
+    return product_rate(work.encoder, work.tokens, masked, TYPES[dtype], device)
 
 
 def facts_of(device: torch.device) -> dict[str, Any]:

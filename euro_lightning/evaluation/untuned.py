@@ -213,11 +213,11 @@ def entity_f1_by_fertility(
                     group = int(np.searchsorted(FERTILITIES, fertility, side="right")) - 1
                     counts[seed, group, place] += 1
     found = []
-    for group, start in enumerate(FERTILITIES):
+    for group, first in enumerate(FERTILITIES):
         wanted_count, given_count, hits = counts[:, group].T
         if wanted_count[0]:
             f1 = float((2 * hits / (wanted_count + given_count)).mean())
-            found.append({"from": start, "entities": int(wanted_count[0]), "entity_f1": f1})
+            found.append({"from": first, "entities": int(wanted_count[0]), "entity_f1": f1})
     return found
 
 

@@ -59,7 +59,7 @@ def test_bertomelo_falls_as_its_trainers_do() -> None:
     [
         ({"stpes": 3}, r"unknown key 'protocol.stpes'; did you mean 'steps'"),
         ({"steps": "many"}, r"protocol.steps is 'many': it must be a whole number"),
-        ({"steps": 0}, r"protocol.steps is 0: it must be at least 1"),
+        ({"steps": -1}, r"protocol.steps is -1: it must be at least 0"),
         ({"learning_rates": []}, r"protocol.learning_rates is empty: give at least one"),
         ({"learning_rates": [-1.0]}, r"protocol.learning_rates: one is -1.0: it must be above 0"),
         ({"seeds": [1, 1]}, r"protocol.seeds has a value twice"),
