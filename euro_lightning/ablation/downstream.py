@@ -10,6 +10,8 @@ from typing import Any
 from euro_lightning.ablation.config import Evaluation
 from euro_lightning.ablation.outcome import EVALUATION
 from euro_lightning.errors import UserError
+from euro_lightning.evaluating import objective, read_protocol
+from euro_lightning.evaluation.protocol import Protocol
 from euro_lightning.files import write_json
 from euro_lightning.settings import flatten
 
@@ -26,15 +28,24 @@ def judging_command(evaluation: Evaluation, folder: Path, records: Path) -> list
     return [sys.executable, "-m", "euro_lightning.ablation.downstream", str(folder), str(records), plan]
 
 
+def protocol_of(path: str, overrides: Mapping[str, Any]) -> Protocol:
+    """A protocol's file, changed.
+
+    Raises:
+        ConfigError: what is wrong with either, in one line.
+    """
+    return read_protocol(path, [f"--{key}={json.dumps(value)}" for key, value in flatten(overrides).items()])
+
+
 def judge(folder: Path, records: Path, plan: Mapping[str, Any]) -> None:
     """Writes the main score of each task, as the mean over languages and seeds, into the trial's folder."""
     from euro_lightning.cli import quiet
-    from euro_lightning.evaluating import objective, read_protocol
 
     quiet()
-    changes = [f"--{key}={json.dumps(value)}" for key, value in flatten(plan["protocol_overrides"]).items()]
-    protocol = read_protocol(plan["protocol"], changes)
-    write_json(folder / EVALUATION, dict(objective(str(folder), plan["tasks"], protocol, records, plan["limit"])))
+    protocol = protocol_of(plan["protocol"], plan["protocol_overrides"])
+    write_json(
+        folder / EVALUATION, dict(objective(str(folder), plan["tasks"], protocol, records, plan["limit"]))
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def read_sweep(path: str, scale: str | None = None, **changes: Any) -> Sweep:
 
     Raises:
         ConfigError: all that is wrong with the file by itself, in one line; what the experiment says to its
-            points is in `space.problems_of`.
+            points is in `space.problems_of_points`.
     """
     tree = read_file(path)
     scales = tree.get("scales") or {}

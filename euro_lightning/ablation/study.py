@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import optuna
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from euro_lightning.ablation.config import SEED, Sweep
-from euro_lightning.ablation.owner import Owner, Watch
+from euro_lightning.ablation.config import SEED, Sweep, merged
+from euro_lightning.ablation.owner import BEAT, Owner, Watch
 from euro_lightning.ablation.samplers import pruner_of, sampler_of
 from euro_lightning.ablation.space import Point, control_of, distributions, grid, params_of, point_of
 from euro_lightning.ablation.storage import Storage
@@ -89,7 +89,7 @@ class Study:
         self.owner, self.watch = Owner.me(), watch or Watch()
         self.storage = storage.open()
         self._distributions = distributions(sweep)
-        self._beats = 0
+        self._beats, self._beaten = 0, 0.0
         with self._lock():
             self.study = self._create(unit)
             self.unit = int(self.study.user_attrs["step_unit"])
@@ -160,9 +160,14 @@ class Study:
 
     def beat(self) -> None:
         """Says that this driver lives."""
-        self._beats += 1
+        self._beats, self._beaten = self._beats + 1, time.monotonic()
         sign = self.owner.sign(self._beats)
         self._patiently(lambda: self.study.set_user_attr(f"driver:{self.owner.id}", sign))
+
+    def beat_now_and_then(self) -> None:
+        """Says that this driver lives, if it has not for a while."""
+        if time.monotonic() - self._beaten >= BEAT:
+            self.beat()
 
     def _patiently(self, action: Callable[[], Result]) -> Result:
         """Tries again while the storage is away: a database that restarts stops no training."""
@@ -348,10 +353,32 @@ class Study:
             best=(best.values[0], best.params) if best else None,
         )
 
+    def best(self) -> dict[str, float]:
+        """The best value of each objective so far, by metric."""
+        done = self._patiently(lambda: self._trials(TrialState.COMPLETE))
+        return {
+            objective.metric: (min if objective.direction == "minimize" else max)(t.values[i] for t in done)
+            for i, objective in enumerate(self.sweep.objectives)
+            if done
+        }
+
+    def failure(self) -> str:
+        """Why the last trial failed that failed for good."""
+        failed = self._patiently(lambda: self._trials(TrialState.FAIL))
+        return next((str(t.user_attrs.get("reason", "")) for t in reversed(failed)), "")
+
     def leave(self) -> None:
         """Takes this driver's sign of life away."""
         with contextlib.suppress(UserError):
             self.study.set_user_attr(f"driver:{self.owner.id}", None)
+
+
+def unit_of(sweep: Sweep) -> int:
+    """Tokens that a step of a report counts: millions, since PostgreSQL keeps steps in 32 bits; less where
+    validations lie closer together."""
+    evaluation = (merged(sweep.base, sweep.overrides).get("data") or {}).get("evaluation") or {}
+    every = evaluation.get("every_tokens") or 0
+    return next((unit for unit in (1_000_000, 1_000) if every >= 2 * unit), 1)
 
 
 def _has_point(trial: FrozenTrial) -> bool:

@@ -67,7 +67,9 @@ class StudyTracking:
             local = self.uri.startswith("sqlite:///")
             place = (self.root / "mlartifacts").resolve().as_uri() if local else None
             self._experiment_id = (
-                known.experiment_id if known else client.create_experiment(self.experiment, artifact_location=place)
+                known.experiment_id
+                if known
+                else client.create_experiment(self.experiment, artifact_location=place)
             )
             found = client.search_runs(
                 [self._experiment_id],
@@ -75,7 +77,9 @@ class StudyTracking:
                 max_results=1,
             )
             tags = {_STUDY: self.study, "euro_lightning.kind": "study", "mlflow.note.content": question}
-            run = found[0] if found else client.create_run(self._experiment_id, run_name=self.study, tags=tags)
+            run = (
+                found[0] if found else client.create_run(self._experiment_id, run_name=self.study, tags=tags)
+            )
             self._client, self.parent = client, run.info.run_id
             client.update_run(self.parent, status="RUNNING")
 
@@ -99,7 +103,9 @@ class StudyTracking:
         from mlflow.entities import Metric, RunTag
 
         now = int(time.time() * 1000)
-        judged = [Metric(metric_name(n), v, now, tokens) for n, v in metrics.items() if n.startswith("evaluation/")]
+        judged = [
+            Metric(metric_name(n), v, now, tokens) for n, v in metrics.items() if n.startswith("evaluation/")
+        ]
         tags = [RunTag("outcome", outcome), *([RunTag("reason", reason[:5000])] if reason else [])]
         self._client.log_batch(run_id, metrics=judged, tags=tags)
         status = {"complete": "FINISHED", "failed": "FAILED"}.get(outcome, "KILLED")

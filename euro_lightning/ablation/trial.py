@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 
 from euro_lightning.ablation import guard
-from euro_lightning.ablation.config import Sweep
 from euro_lightning.callbacks.reports import ANSWER, TRIAL, Trial
 from euro_lightning.errors import UserError
 from euro_lightning.files import locked, write_json, write_text
@@ -60,13 +59,14 @@ class Job:
         files = " ".join(f"-c {shlex.quote(str(path))}" for path in (*self.base, self.folder / OVERRIDES))
         return f"python -m euro_lightning fit {files} --name again-{self.folder.name}"
 
-    def write(self, changes: Mapping[str, Any], trial: Trial) -> None:
-        """Makes the folder: what the trial changes, and that it is one."""
+    def write(self, changes: Mapping[str, Any], trial: Trial | None) -> None:
+        """Makes the folder: what the run changes, and of which study it is a trial."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        head = f"# All that this trial changes. Run it again by hand:\n# {self.by_hand}\n"
+        head = f"# All that this run changes. Run it again by hand:\n# {self.by_hand}\n"
         text = yaml.safe_dump(nested(changes), sort_keys=False, allow_unicode=True)
         write_text(self.folder / OVERRIDES, head + text)
-        write_json(self.folder / TRIAL, trial._asdict())
+        if trial is not None:
+            write_json(self.folder / TRIAL, trial._asdict())
         (self.folder / ANSWER).unlink(missing_ok=True)
 
 
@@ -108,11 +108,6 @@ def is_free(folder: Path) -> bool:
         return True
     with locked(folder / ".lock", wait=False) as obtained:
         return obtained
-
-
-def job_of(sweep: Sweep, folder: Path, tracking: Sequence[str]) -> Job:
-    """The job of a trial's folder."""
-    return Job(folder, sweep.base, tracking, sweep.launcher)
 
 
 def last_line(log: Path) -> str:

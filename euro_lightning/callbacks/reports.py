@@ -75,7 +75,8 @@ class Reports(Callback):
         blind = math.log(data.tokenizer.vocabulary)
         if not score.loss < 2 * blind:
             return "diverged", (
-                f"diverged: validation loss {score.loss:.3g} after {data.clock:,} tokens; guessing blindly has {blind:.3g}"
+                f"diverged: validation loss {score.loss:.3g} after {data.clock:,} tokens;"
+                f" guessing blindly has {blind:.3g}"
             )
         if data.clock >= data.timeline.tokens:
             return None, ""

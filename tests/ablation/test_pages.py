@@ -98,7 +98,10 @@ def test_the_dashboard_shows_the_study_its_history_and_its_parameters(
         pytest.skip("needs optuna-dashboard")
     storage = f"sqlite:///{tmp_path / study.study_name / 'study.db'}"
     port = free_port()
-    start = "from optuna_dashboard import run_server; import sys; run_server(sys.argv[1], '127.0.0.1', int(sys.argv[2]))"
+    start = (
+        "from optuna_dashboard import run_server; import sys;"
+        " run_server(sys.argv[1], '127.0.0.1', int(sys.argv[2]))"
+    )
     command = [sys.executable, "-c", start, storage, str(port)]
     with serving(command, port, tmp_path / "dashboard.log") as address:
         page(f"{address}/dashboard", tmp_path, "dashboard-list", [study.study_name])
