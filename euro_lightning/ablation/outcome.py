@@ -62,7 +62,7 @@ def ended(folder: Path, judged: bool) -> Outcome | None:
 
 def failure(folder: Path, code: int) -> Outcome:
     """An attempt that ended without a result."""
-    if code > 128 and code - 128 in iter(signal.Signals):
+    if code - 128 in {int(number) for number in signal.Signals}:
         return Outcome("failed", f"ended by {signal.Signals(code - 128).name}")
     said = last_line(folder / LOG)
     return Outcome("failed", said if code else f"it ended without {SCORES}: {said}")

@@ -67,7 +67,7 @@ class Watch:
             return False
         if sign["machine"] == self._machine:
             try:
-                return abs(psutil.Process(sign["pid"]).create_time() - sign["born"]) < 1.0
+                return bool(abs(psutil.Process(sign["pid"]).create_time() - sign["born"]) < 1.0)
             except psutil.NoSuchProcess:
                 return False
         beat, since = self._seen.get(sign["id"], (None, 0.0))

@@ -61,11 +61,11 @@ def problems_of_search(sweep: Sweep) -> list[str]:
         found += _options(f"sampler_options ({kind.__name__})", kind, sweep.sampler_options)
     if sweep.pruner is not None:
         pruners = _classes(optuna.pruners, optuna.pruners.BasePruner)
-        kind = pruners.get(sweep.pruner.name)
-        if kind is None:
-            found.append(f"pruner: unknown {sweep.pruner.name!r}{nearest(sweep.pruner.name, pruners)}")
+        name = sweep.pruner.name
+        if name in pruners:
+            found += _options(f"pruner.options ({name})", pruners[name], sweep.pruner.options)
         else:
-            found += _options(f"pruner.options ({sweep.pruner.name})", kind, sweep.pruner.options)
+            found.append(f"pruner: unknown {name!r}{nearest(name, pruners)}")
     return found
 
 

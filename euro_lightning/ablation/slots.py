@@ -63,7 +63,9 @@ class Slot:
                 return Outcome("failed", BUSY) if late else None
             self.began = progress(self.folder)
             self._answer(sweep, should_prune)
-            return ended(self.folder, judged) or self._start(sweep)
+            if (outcome := ended(self.folder, judged)) is None:
+                self._start(sweep)
+            return outcome
         code = self._process.poll()
         self._answer(sweep, should_prune)
         if code is None:
@@ -71,7 +73,8 @@ class Slot:
         if (outcome := ended(self.folder, judged)) is not None:
             return outcome
         if self.stage == "training" and code == 0 and judged and fitted(self.folder):
-            return self._start(sweep)
+            self._start(sweep)
+            return None
         return failure(self.folder, code)
 
     def _start(self, sweep: Sweep) -> None:

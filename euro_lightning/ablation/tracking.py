@@ -92,7 +92,8 @@ class StudyTracking:
         self, folder: Path, outcome: str, reason: str, metrics: Mapping[str, float], tokens: int
     ) -> str | None:
         """Says in a trial's run how it ended; returns the run's id, or None when there is none."""
-        return self._safely(lambda: self._end_child(folder, outcome, reason, metrics, tokens))
+        found: str | None = self._safely(lambda: self._end_child(folder, outcome, reason, metrics, tokens))
+        return found
 
     def _end_child(
         self, folder: Path, outcome: str, reason: str, metrics: Mapping[str, float], tokens: int
