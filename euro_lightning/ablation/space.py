@@ -15,9 +15,10 @@ from optuna.distributions import (
 from euro_lightning.ablation.config import SEED, Sweep, merged
 from euro_lightning.ablation.operations import describe, expand_all
 from euro_lightning.cli import RESERVED, schema_of
+from euro_lightning.data.phase import Phase
 from euro_lightning.errors import ConfigError, nearest
 from euro_lightning.results import ratio_name
-from euro_lightning.schema import check_tree
+from euro_lightning.schema import check_tree, construct
 from euro_lightning.settings import Tree, merge, nested
 
 
@@ -153,7 +154,8 @@ def problems_of_points(sweep: Sweep) -> list[str]:
         except ConfigError as error:
             found.append(str(error))
             continue
-        found += check_tree(tree, schema, "")
+        wrong = check_tree(tree, schema, "")
+        found += wrong or _phase_problems(tree["data"]["phases"])
         found += [
             f"trainer.{key} cannot be set: {RESERVED[key]}"
             for key in tree.get("trainer") or {}
@@ -161,6 +163,17 @@ def problems_of_points(sweep: Sweep) -> list[str]:
         ]
         found += _unmeasured(sweep, (tree.get("data") or {}).get("evaluation") or {})
     return list(dict.fromkeys(found))
+
+
+def _phase_problems(phases: Mapping[str, Any]) -> list[str]:
+    """What can be said of phases before the corpus is known."""
+    found = []
+    for name, part in phases.items():
+        phase: Phase = construct(Phase, part)
+        where = f"data.phases.{name}"
+        problems = phase.problems(phase.mixture, where)
+        found += [problem for problem in problems if not problem.startswith(f"{where}.mixture")]
+    return found
 
 
 def _unmeasured(sweep: Sweep, evaluation: Mapping[str, Any]) -> list[str]:

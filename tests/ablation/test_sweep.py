@@ -164,7 +164,7 @@ def test_what_is_wrong_with_a_sweep_is_one_line(
         ({"objectives": objective}, "nothing is measured at masking ratio 0.4"),
         ({"objectives": [{"metric": "loss", "direction": "minimize"}]}, "'loss' is no metric"),
         ({"control": {"masking_ratio": 0.2}}, "it is not among the values of space"),
-        ({"sampler": "TPESampl"}, "did you mean 'TPESampler'"),
+        ({"sampler": "TPESampl", "budget": {"trials": 4}}, "did you mean 'TPESampler'"),
         ({"pruner": {"name": "MedianPrunr"}}, "did you mean 'MedianPruner'"),
         ({"pruner": {"name": "MedianPruner", "options": {"warmup": 1}}}, "unknown key 'warmup'"),
         ({"launcher": "srun {arguments} {argument}"}, "unknown {argument}"),
