@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,12 @@ OBJECTIVE = "validation/loss@0.15"
 
 
 def write_sweep(
-    folder: Path, recipe: dict[str, Any], changes: dict[str, Any] | None = None, *, name: str = "ratio", **behaviour: Any
+    folder: Path,
+    recipe: dict[str, Any],
+    changes: dict[str, Any] | None = None,
+    *,
+    name: str = "ratio",
+    **behaviour: Any,
 ) -> Path:
     """A sweep file of 2 masking ratios and 2 seeds, whose trials are stand-ins that behave as told."""
     base = folder / f"{name}-base.yaml"
@@ -95,5 +99,3 @@ def postgresql(folder: Path) -> Iterator[str]:
         yield f"postgresql://postgres@/postgres?host={folder}"
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], check=True, **quiet)
-
-

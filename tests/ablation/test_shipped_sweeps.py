@@ -6,9 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import optuna
 import pytest
 import yaml
 
+from euro_lightning.__main__ import main
 from euro_lightning.ablation.operations import expand_all
 from euro_lightning.cli import build, read_settings
 from euro_lightning.data.composition import GROUPS
@@ -19,7 +21,10 @@ from tests.conftest import REPOSITORY
 pytestmark = pytest.mark.filterwarnings("ignore:LightningCLI")
 
 SWEEPS = sorted((REPOSITORY / "sweeps").glob("*.yaml"))
-SCALES = ("laptop", "paper")
+SCALES = ("default", "paper")
+CASES = [(path, scale) for path in SWEEPS for scale in SCALES]
+CASES += [(path, "laptop") for path in SWEEPS if "laptop" in read_file(str(path))["scales"]]
+IDS = [f"{path.stem}-{scale}" for path, scale in CASES]
 FROM_ONE_CHECKPOINT = {
     "masking_ratio", "english_share", "english_share_as_published", "quality_buckets", "length_policy",
     "code_share", "math_share", "parallel_share",
@@ -29,7 +34,7 @@ FROM_ONE_CHECKPOINT = {
 def at_scale(path: Path, scale: str) -> dict[str, Any]:
     sweep = read_file(str(path))
     scales = sweep.pop("scales")
-    return merge(sweep, scales[scale]) if scale != "laptop" else sweep
+    return merge(sweep, scales[scale]) if scale != "default" else sweep
 
 
 def tree_of(base: list[str], changes: dict[str, Any]) -> dict[str, Any]:
@@ -49,8 +54,7 @@ def settings_of(sweep: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(sweep["space"], point, strict=True)) for point in itertools.product(*values)]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("path", "scale"), CASES, ids=IDS)
 def test_every_setting_is_an_experiment(
     path: Path, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,8 +91,7 @@ def test_every_setting_is_an_experiment(
     assert len({str(trial) for trial in built[: len(settings)]}) == len(settings), "settings differ"
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("path", "scale"), CASES, ids=IDS)
 def test_a_sweep_says_what_it_asks_compares_and_measures(path: Path, scale: str) -> None:
     sweep = at_scale(path, scale)
     assert sweep["question"].endswith("?")
@@ -112,3 +115,24 @@ def test_every_line_of_a_sweep_is_commented_and_the_header_says_how_to_run_it(pa
     for number, line in enumerate(lines, 1):
         structure = line.rstrip().endswith(":") or line.startswith("question:")
         assert not line.strip() or "#" in line or structure, f"{path.name}, line {number}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_two_points_run_in_the_default_size(
+    path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pytest -m long`: half a minute a trial, and once the encoder that annealing starts with."""
+    monkeypatch.chdir(REPOSITORY)
+    root = tmp_path_factory.getbasetemp() / "runs"
+    tree = {**read_file(str(path)), "budget": {"trials": 2}, "stem": path.stem}
+    file = tmp_path_factory.mktemp("sweep") / path.name
+    file.write_text(yaml.safe_dump(tree))
+    assert main(["sweep", "-c", str(file), "--root", str(root), "--workers", "2"]) == 0
+    [database] = root.glob(f"{path.stem}-*[0-9a-f]/study.db")
+    [name] = optuna.get_all_study_names(f"sqlite:///{database}")
+    trials = optuna.load_study(study_name=name, storage=f"sqlite:///{database}").get_trials(deepcopy=False)
+    done = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    assert len(done) == 2 and done[0].params != done[1].params
+    assert all(0 < trial.values[0] < 9 for trial in done)

@@ -44,7 +44,10 @@ def test_a_trial_can_be_run_again_by_hand_from_what_its_folder_says(
     assert sweep(path, root) == 0
     [folder] = root.glob("*/trial-001")
     text = (folder / "overrides.yaml").read_text()
-    assert f"python -m euro_lightning fit -c {tmp_path / 'ratio-base.yaml'} -c {folder / 'overrides.yaml'}" in text
+    assert (
+        f"python -m euro_lightning fit -c {tmp_path / 'ratio-base.yaml'} -c {folder / 'overrides.yaml'}"
+        in text
+    )
     assert yaml.safe_load(text) == {"data": {"phases": {"anneal": {"masking_ratio": 0.1}}, "seed": 7}}
     assert " fit -c " in (folder / "log.txt").read_text().splitlines()[0]
 
@@ -63,7 +66,10 @@ def test_trials_that_fall_behind_are_pruned_and_count_as_done(config: dict[str, 
     assert sweep(path, root) == 0
     pruned, kept = trials_of(root)[:2]
     assert (pruned.state.name, kept.state.name) == ("PRUNED", "COMPLETE")
-    assert pruned.intermediate_values == pytest.approx({1000: 6.51, 2000: 6.01}) and pruned.user_attrs["tokens"] == 2000
+    assert (
+        pruned.intermediate_values == pytest.approx({1000: 6.51, 2000: 6.01})
+        and pruned.user_attrs["tokens"] == 2000
+    )
     assert "pruned by ThresholdPruner" in pruned.user_attrs["reason"]
 
 
@@ -125,7 +131,9 @@ def test_a_sweep_that_is_ended_puts_its_trials_back_and_goes_on_from_their_check
         time.sleep(0.05)
     process.terminate()
     shown, _ = process.communicate(timeout=60)
-    assert process.returncode == 130 and shown.strip().endswith("error: interrupted; the same command goes on")
+    assert process.returncode == 130 and shown.strip().endswith(
+        "error: interrupted; the same command goes on"
+    )
     assert states_of(root) == ["WAITING", "WAITING"]
     [folder] = root.glob("*/trial-000")
     assert not (folder / "ends.txt").exists()
@@ -136,7 +144,9 @@ def test_a_sweep_that_is_ended_puts_its_trials_back_and_goes_on_from_their_check
     assert sorted(set(tokens)) == [1000 * step for step in range(1, 61)] and len(tokens) <= 61
 
 
-def test_sqlite_takes_one_driver(config: dict[str, Any], tmp_path: Path, complaint: Callable[..., str]) -> None:
+def test_sqlite_takes_one_driver(
+    config: dict[str, Any], tmp_path: Path, complaint: Callable[..., str]
+) -> None:
     path, root = write_sweep(tmp_path, config, steps=300, step_seconds=0.1), tmp_path / "runs"
     process = start_sweep(path, "--root", root)
     try:

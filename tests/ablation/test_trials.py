@@ -31,7 +31,8 @@ def recipe(config: dict[str, Any]) -> dict[str, Any]:
 
 def write_task(folder: Path) -> Path:
     texts = [
-        {"id": item.row, "lang": "fr", "text": item.texts[1], "label": "ab"[int(item.target)]} for item in colours(60)
+        {"id": item.row, "lang": "fr", "text": item.texts[1], "label": "ab"[int(item.target)]}
+        for item in colours(60)
     ]
     task = {
         "family": "classification", "metric": "accuracy", "labels": ["a", "b"],
