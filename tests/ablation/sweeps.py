@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,17 +80,12 @@ def as_user() -> list[str]:
 
 
 @contextlib.contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """A server of its own, on a socket in `folder`; yields the URI of an empty database."""
+def postgresql() -> Iterator[str]:
+    """A server of its own, on a socket (whose path must be short); yields the URI of an empty database."""
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     bin_folder, data = POSTGRESQL[-1], folder / "data"
-    folder.mkdir()
     if os.getuid() == 0:
-        import shutil
-
         shutil.chown(folder, "postgres", "postgres")
-        for parent in folder.parents:
-            if parent.stat().st_uid == os.getuid() and parent != Path("/") and not parent.stat().st_mode & 1:
-                parent.chmod(parent.stat().st_mode | 0o111)
     quiet = {"stdout": subprocess.DEVNULL, "cwd": "/"}
     init = [bin_folder / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync"]
     subprocess.run([*as_user(), *map(str, init)], check=True, **quiet)
@@ -99,3 +96,4 @@ def postgresql(folder: Path) -> Iterator[str]:
         yield f"postgresql://postgres@/postgres?host={folder}"
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], check=True, **quiet)
+        shutil.rmtree(folder)
