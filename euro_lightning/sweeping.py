@@ -81,16 +81,9 @@ def read(options: Options) -> "Sweep":
     plan = read_sweep(options.config, options.scale)
     problems = [*problems_of_search(plan), *problems_of_points(plan)]
     if plan.evaluation is not None:
-        from euro_lightning.ablation.downstream import protocol_of
-        from euro_lightning.evaluation.task import read_task
+        from euro_lightning.ablation.downstream import problems_of_tasks
 
-        for check in (lambda path: protocol_of(path, plan.evaluation.protocol_overrides), read_task):
-            paths = [plan.evaluation.protocol] if check is not read_task else plan.evaluation.tasks
-            for path in paths:
-                try:
-                    check(path)
-                except UserError as error:
-                    problems.append(f"evaluation: {error}")
+        problems += problems_of_tasks(plan.evaluation)
     raise_all(f"{options.config}: {problem}" for problem in problems)
     return plan
 
@@ -171,8 +164,8 @@ def drive(plan: "Sweep", root: Path, folder: Path, storage: "Storage", workers: 
             ended = "FAILED"
             raise
         finally:
-            best = study.best()
-            tracking.close(ended, best)
+            with contextlib.suppress(UserError):
+                tracking.close(ended, study.best())
         view.say(view.line(counts))
     conclude(study, counts)
 

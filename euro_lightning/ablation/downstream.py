@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from euro_lightning.ablation.outcome import EVALUATION
 from euro_lightning.errors import UserError
 from euro_lightning.evaluating import objective, read_protocol
 from euro_lightning.evaluation.protocol import Protocol
+from euro_lightning.evaluation.task import read_task
 from euro_lightning.files import write_json
 from euro_lightning.settings import flatten
 
@@ -35,6 +37,18 @@ def protocol_of(path: str, overrides: Mapping[str, Any]) -> Protocol:
         ConfigError: what is wrong with either, in one line.
     """
     return read_protocol(path, [f"--{key}={json.dumps(value)}" for key, value in flatten(overrides).items()])
+
+
+def problems_of_tasks(evaluation: Evaluation) -> list[str]:
+    """What is wrong with the files of tasks and protocol, one line each."""
+    checks: list[Callable[[], Any]] = [partial(read_task, path) for path in evaluation.tasks]
+    found = []
+    for check in [partial(protocol_of, evaluation.protocol, evaluation.protocol_overrides), *checks]:
+        try:
+            check()
+        except UserError as error:
+            found.append(f"evaluation: {error}")
+    return found
 
 
 def judge(folder: Path, records: Path, plan: Mapping[str, Any]) -> None:
