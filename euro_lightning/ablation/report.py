@@ -18,7 +18,7 @@ from euro_lightning.ablation.statistics import (
     smallest_effect,
 )
 from euro_lightning.ablation.verdict import Findings, verdict
-from euro_lightning.ablation.wording import number, plural, rounded, signed
+from euro_lightning.ablation.wording import number, plural, probability, rounded, signed
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _objective(evidence: Evidence, found: Findings, figures: Path, place: int) -
             d = found.differences[name]
             row += [
                 signed(sign * d.mean.value), _interval(sign * d.mean.value, d.mean.half_width, signed),
-                _probability(d.p), _probability(d.corrected),
+                probability(d.p), probability(d.corrected),
                 ("better" if d.mean.value > 0 else "worse") if d.real else "",
             ]  # fmt: skip
         else:
@@ -268,7 +268,3 @@ def _interval(middle: float, half: float, show: object) -> str:
         return "–"
     write = signed if show is signed else number
     return f"{write(middle - half)} to {write(middle + half)}"
-
-
-def _probability(p: float) -> str:
-    return "–" if math.isnan(p) else "<0.0001" if p < 1e-4 else f"{p:.4f}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from euro_lightning.ablation.evidence import GRID, Evidence, Objective
 from euro_lightning.ablation.statistics import Difference, Mean
-from euro_lightning.ablation.wording import number, plural, rounded
+from euro_lightning.ablation.wording import number, plural, probability, rounded
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _answer(evidence: Evidence, found: Findings) -> str:
         more = f"; so is {_list(others)}" if others else ""
         return (
             f"Yes: {evidence.called(first)} is better than {control} in {metric} by {rounded(d.mean.value)}"
-            f" (95% interval {_interval(d)}, corrected p {d.corrected:.2g}, {plural(d.mean.count, 'seed')})"
+            f" (95% interval {_interval(d)}, corrected p {probability(d.corrected)}, {plural(d.mean.count, 'seed')})"
             f"{more}{also}."
         )
     most = max(d.most for d in found.differences.values() if not math.isnan(d.most))

@@ -28,3 +28,8 @@ def signed(value: float) -> str:
 def plural(count: int, noun: str) -> str:
     """A count with its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def probability(value: float) -> str:
+    """A p value."""
+    return "–" if math.isnan(value) else "<0.0001" if value < 1e-4 else f"{value:.4f}"
