@@ -41,9 +41,12 @@ def protocol_of(path: str, overrides: Mapping[str, Any]) -> Protocol:
 
 def problems_of_tasks(evaluation: Evaluation) -> list[str]:
     """What is wrong with the files of tasks and protocol, one line each."""
-    checks: list[Callable[[], Any]] = [partial(read_task, path) for path in evaluation.tasks]
+    checks: list[Callable[[], Any]] = [
+        partial(protocol_of, evaluation.protocol, evaluation.protocol_overrides),
+        *(partial(read_task, path) for path in evaluation.tasks),
+    ]
     found = []
-    for check in [partial(protocol_of, evaluation.protocol, evaluation.protocol_overrides), *checks]:
+    for check in checks:
         try:
             check()
         except UserError as error:

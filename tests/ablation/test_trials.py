@@ -50,7 +50,9 @@ def test_trials_start_from_one_pretrained_encoder_and_are_judged_on_tasks(
     first = tmp_path / "pretrain.yaml"
     first.write_text(yaml.safe_dump(recipe))
     recipe["data"]["evaluation"]["further_ratios"] = [0.3]
-    protocol = {"steps": 4, "batch_size": 8, "learning_rates": [0.01], "seeds": [1], "evaluate_every": 4}
+    protocol = {
+        "steps": 4, "batch_size": 8, "learning_rates": [0.01], "seeds": [1], "evaluate_every": 4, "max_length": 64,
+    }  # fmt: skip
     changes = {
         "init_from": {"base": [str(first)], "overrides": {f"{PHASE}.masking_ratio": 0.5}},
         "seeds": [3],
