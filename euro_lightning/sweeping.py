@@ -16,7 +16,8 @@ from euro_lightning.errors import ConfigError, Interrupted, UserError, raise_all
 if TYPE_CHECKING:
     from euro_lightning.ablation.config import Sweep
     from euro_lightning.ablation.storage import Storage
-    from euro_lightning.ablation.study import Counts, Study
+    from euro_lightning.ablation.study import Study
+    from euro_lightning.ablation.trials import Counts
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,7 @@ ORDER = [
     "ablation.guard",
     "ablation.storage",
     "ablation.owner",
+    "ablation.trials",
     "ablation.study",
     "ablation.trial",
     "ablation.outcome",

@@ -10,9 +10,10 @@ from euro_lightning.ablation.outcome import Outcome
 from euro_lightning.ablation.owner import BEAT
 from euro_lightning.ablation.slots import BUSY, Slot
 from euro_lightning.ablation.space import changes_of, params_of
-from euro_lightning.ablation.study import Claim, Counts, Study
+from euro_lightning.ablation.study import Study
 from euro_lightning.ablation.tracking import StudyTracking
 from euro_lightning.ablation.trial import LOG, OVERRIDES, Job
+from euro_lightning.ablation.trials import Claim, Counts
 from euro_lightning.ablation.view import View
 from euro_lightning.callbacks.reports import Trial
 from euro_lightning.errors import UserError

@@ -9,8 +9,8 @@ from typing import Literal
 from euro_lightning.ablation.config import Sweep
 from euro_lightning.ablation.downstream import judging_command
 from euro_lightning.ablation.outcome import Outcome, ended, failure, fitted, progress, reports
-from euro_lightning.ablation.study import Claim
 from euro_lightning.ablation.trial import LOG, Job, Process, is_free
+from euro_lightning.ablation.trials import Claim
 from euro_lightning.callbacks.reports import ANSWER
 from euro_lightning.files import write_json
 

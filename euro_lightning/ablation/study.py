@@ -9,7 +9,7 @@ a retry makes a second trial of the same point.
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import optuna
@@ -20,51 +20,13 @@ from euro_lightning.ablation.owner import BEAT, Owner, Watch
 from euro_lightning.ablation.samplers import pruner_of, sampler_of
 from euro_lightning.ablation.space import Point, control_of, distributions, grid, params_of, point_of
 from euro_lightning.ablation.storage import Storage
+from euro_lightning.ablation.trials import Claim, Counts, counts_of, has_point, lacking, run_of
 from euro_lightning.errors import UserError
 
 Result = TypeVar("Result")
 
 PATIENCE = 120.0
 """Seconds that a storage may be away before a driver gives up."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A trial that this driver runs."""
-
-    id: int
-    """Of the trial in the storage."""
-    number: int
-    """Of the trial in the study."""
-    point: Point
-    run: str
-    """Name of its folder."""
-    attempts: int
-    """Attempts that failed before."""
-    taken_up: bool
-    """Whether its driver died."""
-    fresh: bool
-    """Whether nothing has been done for it yet."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How far a study is."""
-
-    waiting: int
-    running: int
-    complete: int
-    pruned: int
-    failed: int
-    elsewhere: int
-    """Of those running, trials of other drivers."""
-    best: tuple[float, Mapping[str, Any]] | None
-    """The best value of the first objective, and its parameters."""
-
-    @property
-    def total(self) -> int:
-        """All points."""
-        return self.waiting + self.running + self.complete + self.pruned + self.failed
 
 
 class Study:
@@ -155,7 +117,7 @@ class Study:
                 and "setting" in trial.user_attrs
             ):
                 point = Point(trial.user_attrs["setting"], trial.user_attrs["seed"])
-                run = _run_of(trial)
+                run = run_of(trial)
                 self.study.add_trial(self._waiting(point, replaces=trial.number, run=run))
 
     def beat(self) -> None:
@@ -204,7 +166,7 @@ class Study:
                 if trial.state != TrialState.RUNNING or owner == self.owner.id:
                     continue
                 if not self.watch.alive(signs.get(f"driver:{owner}")):
-                    if _has_point(trial):
+                    if has_point(trial):
                         return self._own(trial, taken_up=True)
                     self.storage.set_trial_user_attr(
                         trial._trial_id, "reason", "died before it had a setting"
@@ -212,7 +174,7 @@ class Study:
                     self.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
             waiting = [trial for trial in trials if trial.state == TrialState.WAITING]
             begun = [trial for trial in waiting if trial.user_attrs.get("attempts")]
-            unbegun = [t for t in waiting if not t.user_attrs.get("attempts") and _has_point(t)]
+            unbegun = [t for t in waiting if not t.user_attrs.get("attempts") and has_point(t)]
             if fresh and not self._spent(trials):
                 if unbegun:
                     return self._own(unbegun[0])
@@ -225,7 +187,7 @@ class Study:
         budget = self.sweep.budget
         started = sum(
             trial.state != TrialState.WAITING or bool(trial.user_attrs.get("attempts"))
-            for trial in filter(_has_point, trials)
+            for trial in filter(has_point, trials)
             if "replaces" not in trial.user_attrs
         )
         tokens = sum(int(trial.user_attrs.get("tokens", 0)) for trial in trials)
@@ -235,16 +197,8 @@ class Study:
 
     def _sample(self, trials: Sequence[FrozenTrial]) -> FrozenTrial:
         """A setting that still lacks a seed, or a new one from the sampler for the first seed."""
-        seeds: dict[str, list[int]] = {}
-        settings = {}
-        for trial in filter(_has_point, trials):
-            key = repr(sorted(trial.user_attrs["setting"].items()))
-            settings[key] = trial.user_attrs["setting"]
-            seeds.setdefault(key, []).append(trial.user_attrs["seed"])
-        for key, setting in settings.items():
-            for seed in self.sweep.seeds:
-                if seed not in seeds[key]:
-                    return self._added(Point(setting, seed))
+        if (point := lacking(trials, self.sweep.seeds)) is not None:
+            return self._added(point)
         self.study.sampler = sampler_of(self.sweep, len(trials))
         if all(trial.state != TrialState.WAITING for trial in trials):
             self.study.enqueue_trial({SEED: self.sweep.seeds[0]})
@@ -264,7 +218,7 @@ class Study:
 
     def _own(self, trial: FrozenTrial, taken_up: bool = False) -> Claim:
         number, facts = trial._trial_id, trial.user_attrs
-        run = _run_of(trial)
+        run = run_of(trial)
         self.storage.set_trial_user_attr(number, "owner", self.owner.id)
         self.storage.set_trial_user_attr(number, "run", run)
         if trial.state == TrialState.WAITING:
@@ -335,23 +289,8 @@ class Study:
 
     def counts(self) -> Counts:
         """How far the study is."""
-        trials = self._patiently(self._trials)
-        replaced = {trial.user_attrs.get("replaces") for trial in trials}
-        states = [t.state for t in trials if t.number not in replaced and _has_point(t)]
-        done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-        sign = 1 if self.sweep.objectives[0].direction == "minimize" else -1
-        best = min(done, key=lambda trial: sign * trial.values[0], default=None)
-        return Counts(
-            waiting=states.count(TrialState.WAITING),
-            running=states.count(TrialState.RUNNING),
-            complete=states.count(TrialState.COMPLETE),
-            pruned=states.count(TrialState.PRUNED),
-            failed=states.count(TrialState.FAIL),
-            elsewhere=sum(
-                t.state == TrialState.RUNNING and t.user_attrs.get("owner") != self.owner.id for t in trials
-            ),
-            best=(best.values[0], best.params) if best else None,
-        )
+        minimize = self.sweep.objectives[0].direction == "minimize"
+        return counts_of(self._patiently(self._trials), self.owner.id, minimize)
 
     def best(self) -> dict[str, float]:
         """The best value of each objective so far, by metric."""
@@ -379,12 +318,3 @@ def unit_of(sweep: Sweep) -> int:
     evaluation = (merged(sweep.base, sweep.overrides).get("data") or {}).get("evaluation") or {}
     every = evaluation.get("every_tokens") or 0
     return next((unit for unit in (1_000_000, 1_000) if every >= 2 * unit), 1)
-
-
-def _has_point(trial: FrozenTrial) -> bool:
-    """Whether it is known what a trial tries."""
-    return "setting" in trial.user_attrs
-
-
-def _run_of(trial: FrozenTrial) -> str:
-    return str(trial.user_attrs.get("run") or f"trial-{trial.number:03d}")

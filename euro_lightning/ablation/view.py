@@ -12,7 +12,7 @@ from rich.text import Text
 from euro_lightning.ablation.outcome import progress
 from euro_lightning.ablation.slots import Slot
 from euro_lightning.ablation.space import params_of
-from euro_lightning.ablation.study import Claim, Counts
+from euro_lightning.ablation.trials import Claim, Counts
 from euro_lightning.ablation.wording import number
 from euro_lightning.callbacks.progress import duration, short
 
