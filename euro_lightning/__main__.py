@@ -20,6 +20,9 @@ COMMANDS = {
         "train a tokenizer, or compare some on your text",
     ),
     "evaluate": ("euro_lightning.evaluating", "evaluate", "encoders on tasks, fine-tuned by one protocol"),
+    "sweep": ("euro_lightning.sweeping", "sweep", "an ablation: sweep -c sweeps/masking_ratio.yaml"),
+    "report": ("euro_lightning.reporting", "report", "what a study says, as Markdown, HTML and PNG"),
+    "compare": ("euro_lightning.comparing", "compare", "runs side by side: what differs, what they scored"),
     "benchmark": (
         "euro_lightning.benchmarking",
         "benchmark",

@@ -71,7 +71,7 @@ def _recipe(settings: Mapping[str, Any], phases: Mapping[str, Any]) -> list[str]
     for name, given in phases.items():
         phase = {**{f: getattr(Phase, f, None) for f in ("rotary_base", "local_rotary_base")}, **given}
         ratio, rate, lengths = phase["masking_ratio"], phase["learning_rate"], phase["lengths"]
-        hidden = f"{ratio:.0%}" if isinstance(ratio, int | float) else _ramp(ratio)
+        hidden = _hidden(ratio)
         rows.append(
             [
                 name,
@@ -104,7 +104,11 @@ def _recipe(settings: Mapping[str, Any], phases: Mapping[str, Any]) -> list[str]
     ]  # fmt: skip
 
 
-def _ramp(ratio: Mapping[str, Any]) -> str:
+def _hidden(ratio: float | Sequence[float] | Mapping[str, Any]) -> str:
+    if isinstance(ratio, int | float):
+        return f"{ratio:.0%}"
+    if not isinstance(ratio, Mapping):
+        return ", then ".join(f"{value:.0%}" for value in ratio)
     ramp = Ramp(**ratio)
     return f"{ramp.start:.0%} to {ramp.end:.0%} ({ramp.shape})"
 

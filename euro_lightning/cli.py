@@ -20,6 +20,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from euro_lightning.callbacks.checkpoints import Checkpoints
 from euro_lightning.callbacks.finite_loss import FiniteLoss
 from euro_lightning.callbacks.progress import TokenProgress
+from euro_lightning.callbacks.reports import Reports
 from euro_lightning.callbacks.schedules import Annealing, MaskingRatio, RotaryBase
 from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import TokenClock
@@ -181,7 +182,7 @@ def build(tree: Mapping[str, Any]) -> EuroCLI:
         reason = _first_line(str(error) if not isinstance(error, SystemExit) else said.getvalue())
         raise ConfigError(f"the configuration cannot be used: {reason}") from error
     sys.stderr.write(said.getvalue())
-    steps = [TokenClock(), MaskingRatio(), Annealing(), RotaryBase(), FiniteLoss()]
+    steps = [TokenClock(), MaskingRatio(), Annealing(), RotaryBase(), FiniteLoss(), Reports()]
     cli.trainer.callbacks[:0] = steps  # type: ignore[attr-defined]
     return cli
 

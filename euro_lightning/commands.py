@@ -11,7 +11,9 @@ from lightning.pytorch import Trainer
 
 from euro_lightning.callbacks.checkpoints import Checkpoints
 from euro_lightning.callbacks.finite_loss import FiniteLoss
+from euro_lightning.callbacks.reports import TRIAL, Reports
 from euro_lightning.callbacks.summary import show_scores
+from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import callback_of
 from euro_lightning.callbacks.weight_tiling import WeightTiling
 from euro_lightning.checkpoint import read_facts
@@ -20,7 +22,9 @@ from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.errors import ConfigError, Interrupted, UserError
 from euro_lightning.objective.mlm import MaskedLanguageModel
 from euro_lightning.objective.network import Start
+from euro_lightning.objective.scores import Score
 from euro_lightning.recipe import check_unchanged, recipe_of
+from euro_lightning.results import Results, ratio_name
 from euro_lightning.run import Run, find_run, open_run, rank_of_environment
 from euro_lightning.tracking import Tracking, mlflow_command
 
@@ -70,6 +74,8 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     checkpoints, tracking = callback_of(trainer, Checkpoints), callback_of(trainer, Tracking)
     checkpoints.folder, checkpoints.facts = run.checkpoints, {"recipe": dict(recipe)}
     callback_of(trainer, FiniteLoss).folder = run.path
+    reports = callback_of(trainer, Reports)
+    reports.folder = run.path if (run.path / TRIAL).is_file() else None
     tiling = callback_of(trainer, WeightTiling)
     tiling.resumed, tiling.resize_vocabulary = run.checkpoint is not None, options.resize_vocabulary
     if options.init_from and not run.checkpoint:
@@ -77,8 +83,11 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
     model.allow_changes = options.allow_changes
     try:
         trainer.fit(model, datamodule=data, ckpt_path=run.checkpoint, weights_only=True)
-        if not model.scores:
-            trainer.validate(model, datamodule=data, verbose=False)
+        if reports.outcome is not None:
+            _leave(trainer, reports, tracking, data)
+            return
+        results = _final_scores(trainer, model, data)
+        tracking.send(results.metrics(), data.clock)
     except (KeyboardInterrupt, SystemExit):
         tracking.finish("KILLED")
         raise Interrupted(
@@ -89,8 +98,37 @@ def _train(cli: EuroCLI, run: Run, recipe: Mapping[str, Any], options: Options) 
         raise
     tracking.finish("FINISHED")
     if trainer.is_global_zero:
-        show_scores(model.scores, "validation", data.clock, run.path)
+        show_scores(next(iter(results.scores.values())), "validation", data.clock, run.path)
+        results.write(run.path)
         _say_end(run, options, tracking.uri)
+
+
+def _leave(trainer: Trainer, reports: Reports, tracking: Tracking, data: TextDataModule) -> None:
+    """Ends a trial that its sweep stopped: on all ranks, and without a failure."""
+    tracking.tag({"outcome": str(reports.outcome), "reason": reports.reason})
+    tracking.finish("KILLED")
+    if trainer.is_global_zero:
+        reports.close(data.clock)
+        print(f"{reports.outcome} after {data.clock:,} tokens: {reports.reason}")
+
+
+def _final_scores(trainer: Trainer, model: MaskedLanguageModel, data: TextDataModule) -> Results:
+    """Scores at every masking ratio that is asked for; those at the first the training has measured at its
+    end, unless it had nothing left to do."""
+    found: dict[str, dict[str, Score]] = {}
+    for ratio in data.evaluation.ratios:
+        if found or not model.scores:
+            model.evaluation_ratio = ratio
+            trainer.validate(model, datamodule=data, verbose=False)
+        found[ratio_name(ratio)] = model.scores
+    model.evaluation_ratio = None
+    return Results(
+        data.clock,
+        callback_of(trainer, Throughput).seconds,
+        found,
+        flops=model.run_flops,
+        parameters=sum(parameter.numel() for parameter in model.network.parameters()),
+    )
 
 
 def _say_start(run: Run, options: Options) -> None:
@@ -169,6 +207,7 @@ def prepare(arguments: list[str]) -> None:
     if settings is None:
         return
     _, _, data = _parts(build(settings[0]))
+    data.prepare_data()
     store = make(data.config)
     for name, facts in store.sources.items():
         counts = "  ".join(

@@ -11,7 +11,6 @@ from rich.table import Table
 from euro_lightning.cli import build, quiet, read_settings, show_help
 from euro_lightning.data.datamodule import TextDataModule
 from euro_lightning.data.mixture import Share, normalise
-from euro_lightning.data.prepare import prepare
 from euro_lightning.data.store import TokenStore
 from euro_lightning.errors import ConfigError
 from euro_lightning.files import atomic_path
@@ -75,7 +74,7 @@ def mixture(words: list[str]) -> None:
     words, figure = _figure(words)
     tree, _ = read_settings("fit", words)
     data = build(tree).datamodule
-    prepare(data.config)
+    data.prepare_data()
     data.setup("mixture")
     rows = mixture_rows(data)
     _print(rows)

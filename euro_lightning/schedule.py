@@ -5,6 +5,7 @@ resuming, extending and replaying need no schedule state.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,6 +67,11 @@ class Ramp:
     def at(self, tokens: int, phase_tokens: int) -> float:
         """The value after `tokens` tokens of the phase."""
         return blend(self.start, self.end, tokens / phase_tokens, self.shape)
+
+
+def step_at(values: Sequence[float], tokens: int, phase_tokens: int) -> float:
+    """Of values that each hold for an equal part of a phase, the one after `tokens` tokens of it."""
+    return values[min(tokens * len(values) // phase_tokens, len(values) - 1)]
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,17 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def nested(flat: Mapping[str, Any]) -> Tree:
+    """Dotted keys as nested mappings, in their order."""
+    tree: Tree = {}
+    for key, value in flat.items():
+        change: Any = value
+        for part in reversed(key.split(".")):
+            change = {part: change}
+        tree = merge(tree, change)
+    return tree
+
+
 def split_arguments(arguments: Iterable[str]) -> tuple[list[str], list[tuple[str, str | None]]]:
     """Configuration files and overrides, in order.
 
@@ -146,10 +157,7 @@ def load(arguments: Iterable[str], schema: Mapping[str, Any], defaults: Tree | N
         value: Any = True if text is None else text
         if text is not None and not wants_text(annotation):
             value = read_yaml(text, f"--{key}")
-        change: Any = value
-        for part in reversed(key.split(".")):
-            change = {part: change}
-        tree = merge(tree, change)
+        tree = merge(tree, nested({key: value}))
         problems += check(value, annotation, key)
     raise_all(problems)
     return tree

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
+from euro_lightning.callbacks.reports import trial_of
 from euro_lightning.callbacks.throughput import Throughput
 from euro_lightning.callbacks.token_clock import callback_of, data_of
 from euro_lightning.files import locked
@@ -24,7 +25,8 @@ from euro_lightning.objective.scores import Score, mean_score
 from euro_lightning.run import Run
 from euro_lightning.settings import flatten
 
-_RUN_TAG = "euro_lightning.run"
+RUN_TAG = "euro_lightning.run"
+"""The tag that ties an MLflow run to its run folder."""
 
 
 def without_credentials(uri: str) -> str:
@@ -110,12 +112,12 @@ class MlflowWriter:
             else:
                 number = experiment.experiment_id
         identity = self.run.identity
-        found = client.search_runs([number], filter_string=f"tags.`{_RUN_TAG}` = '{identity}'", max_results=1)
+        found = client.search_runs([number], filter_string=f"tags.`{RUN_TAG}` = '{identity}'", max_results=1)
         if found:
             self.run_id = found[0].info.run_id
             client.update_run(self.run_id, status="RUNNING")
         else:
-            tags = {_RUN_TAG: identity, "euro_lightning.folder": str(self.run.path)}
+            tags = {RUN_TAG: identity, "euro_lightning.folder": str(self.run.path)}
             self.run_id = client.create_run(number, run_name=self.run.path.name, tags=tags).info.run_id
         return client
 
@@ -153,9 +155,13 @@ class Tracking(Callback):
         uri = self.uri or f"sqlite:///{(run.path.parent / 'mlflow.db').resolve()}"
         self.writer = MlflowWriter(uri, self.experiment, run, self.system_metrics)
         self.writer.start()
-        values = {key: str(value)[:6000] for key, value in flatten(config).items()}
+        trial = trial_of(run.path)
+        named = {**flatten(config), **(trial.parameters if trial else {})}
+        values = {key: str(value)[:6000] for key, value in named.items()}
         self.writer.submit(lambda client, run_id: _log_config(client, run_id, values, code))
         self.writer.submit(lambda client, run_id: client.log_artifact(run_id, str(run.path / "config.yaml")))
+        if trial is not None:
+            self.tag(trial.tags)
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Adds tags, for example content hashes."""

@@ -33,8 +33,12 @@ Experiment = Callable[..., Path]
         (["fit", "-c", "FILE", "--data.seed", "many"], "data.seed is 'many': it must be a whole number"),
         (["fit", "-c", "FILE", "--data.seed.x", "1"], "data.seed has no keys below it"),
         (
-            ["fit", "-c", "FILE", "--data.phases.anneal.masking_ratio", "[1]"],
+            ["fit", "-c", "FILE", "--data.phases.anneal.masking_ratio", "[x]"],
             "must be a number or a mapping with the keys",
+        ),
+        (
+            ["fit", "-c", "FILE", "--data.phases.anneal.masking_ratio", "[0.5, 1]"],
+            "data.phases.anneal.masking_ratio is 1: it lies between 0 and 1",
         ),
         (
             ["fit", "-c", "FILE", "--data.phases.anneal.lengths.kind", "fix"],

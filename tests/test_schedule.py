@@ -60,6 +60,16 @@ def test_phases_follow_each_other_in_whole_global_batches() -> None:
     assert timeline.masking_ratio(1024) == 0.3
 
 
+def test_a_list_of_masking_ratios_holds_each_for_an_equal_part() -> None:
+    phase = Phase(900, {"en": 1.0}, LearningRate(1e-3), masking_ratio=(0.3, 0.15, 0.05))
+    assert [phase.masking_ratio_at(t) for t in (0, 299, 300, 599, 600, 899, 900)] == [
+        0.3, 0.3, 0.15, 0.15, 0.05, 0.05, 0.05,
+    ]  # fmt: skip
+    assert phase.problems(["en"], "data.phases.a") == []
+    wrong = Phase(900, {"en": 1.0}, LearningRate(1e-3), masking_ratio=(0.3, 1.0))
+    assert "masking_ratio is 1.0" in wrong.problems(["en"], "data.phases.a")[0]
+
+
 def test_all_mistakes_of_a_phase_are_found_at_once() -> None:
     phase = Phase(
         1000,

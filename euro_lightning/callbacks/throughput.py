@@ -22,10 +22,21 @@ class Throughput(Callback):
         self.measured: dict[str, float] = {}
         self.clock = -1
         """Token clock of the latest measurement; −1 before the first."""
+        self.seconds = 0.0
+        """Seconds of training without validations, over all attempts up to the last checkpoint of each."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a continued run goes on counting from."""
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on counting."""
+        self.seconds = float(state_dict["seconds"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._restart()
         self._ended: float | None = None
+        self._counted = self._since
 
     def _restart(self) -> None:
         self._losses: list[torch.Tensor] = []
@@ -45,6 +56,7 @@ class Throughput(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if hasattr(self, "_since"):
             self._since += time.monotonic() - self._paused
+            self._counted += time.monotonic() - self._paused
             self._ended = None
 
     def on_train_batch_end(
@@ -55,6 +67,8 @@ class Throughput(Callback):
         self._tokens += sum(batch.lengths)
         self._places += batch.ids.numel()
         self._ended = time.monotonic()
+        self.seconds += self._ended - self._counted
+        self._counted = self._ended
         if not batch.plan.closes:
             return
         self._steps += 1

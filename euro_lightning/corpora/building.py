@@ -19,7 +19,7 @@ from euro_lightning.corpora.stages import STAGES
 from euro_lightning.corpora.watching import watched
 from euro_lightning.corpora.work import Work
 from euro_lightning.data.prepare import report as say
-from euro_lightning.data.store import TokenStore
+from euro_lightning.data.store import MANIFEST, TokenStore
 from euro_lightning.data.tokenizer import TokenizerConfig
 from euro_lightning.documentation import describe_fields
 from euro_lightning.errors import ConfigError, DataError, Interrupted, UserError, raise_all
@@ -89,6 +89,32 @@ def build(recipe: CorpusRecipe) -> TokenStore | None:
             )
         shutil.rmtree(work.path, ignore_errors=True)
     return opened
+
+
+def store_named_by(corpus: str | list[str]) -> str | None:
+    """Where the token store of a corpus in YAML lies or will lie; None for a corpus that is no such file.
+
+    Raises:
+        ConfigError: the file describes no corpus.
+    """
+    if not isinstance(corpus, str) or Path(corpus).suffix not in (".yaml", ".yml"):
+        return None
+    return str(read_recipe(["-c", corpus]).store)
+
+
+def ready_made(corpus: str) -> TokenStore:
+    """The token store of a corpus in YAML, made when it is not there; waits for a process that makes it.
+
+    Raises:
+        UserError: see `build`.
+    """
+    recipe = read_recipe(["-c", corpus])
+    store = Path(recipe.store)
+    with locked(store.parent / f".{store.name}.first.lock"):
+        made = TokenStore.open(store) if (store / MANIFEST).is_file() else build(recipe)
+    if made is None:
+        raise DataError(f"jobs make {store} now; start again when they are done")
+    return made
 
 
 def _begin(work: Work, recipe: CorpusRecipe, facts: dict[str, Any], key: str) -> None:

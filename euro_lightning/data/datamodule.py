@@ -12,6 +12,7 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader, Dataset
 
+from euro_lightning.corpora.building import ready_made, store_named_by
 from euro_lightning.data.composition import members
 from euro_lightning.data.corpus import Columns, open_corpus
 from euro_lightning.data.mixture import normalise
@@ -40,6 +41,24 @@ class Evaluation:
 
     masking_ratio: float = 0.15
     """Share of the tokens hidden, whatever the training hides, so that runs compare."""
+
+    further_ratios: tuple[float, ...] = ()
+    """More such shares, measured at the end of fit only: one share alone favours encoders trained near it."""
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """All masking ratios of the final scores, each once, the main one first."""
+        return tuple(dict.fromkeys((self.masking_ratio, *self.further_ratios)))
+
+    def problems(self, where: str) -> list[str]:
+        """What is wrong with these settings, one line each."""
+        given = {"masking_ratio": self.masking_ratio}
+        given |= {f"further_ratios[{i}]": ratio for i, ratio in enumerate(self.further_ratios)}
+        return [
+            f"{where}.{name} is {ratio}: it lies between 0 and 1"
+            for name, ratio in given.items()
+            if not 0 < ratio < 1
+        ]
 
 
 class PackedDataset(Dataset[PackedBatch]):
@@ -83,8 +102,8 @@ class TextDataModule(LightningDataModule):
         Args:
             phases: The recipe: named stretches of the token clock, in order.
             corpus: "embedded" (text of installed packages); files, directories or globs of parquet,
-                jsonl, jsonl.gz and jsonl.zst; or a token store that prepare made of a corpus in YAML,
-                which brings its tokenizer and its splits.
+                jsonl, jsonl.gz and jsonl.zst; or a corpus in YAML, or the token store that prepare made of
+                it, which brings its tokenizer and its splits; a store that is not there is made.
             columns: Names of the columns in the corpus files.
             tokenizer: The tokenizer to train or to load.
             validation_share: Share of the documents that validate, chosen by a hash of the document id.
@@ -97,7 +116,10 @@ class TextDataModule(LightningDataModule):
             workers: Processes that read and pack batches; 0 reads in the main process.
         """
         super().__init__()
-        self.config = CorpusConfig(corpus, columns, tokenizer, validation_share, test_share, stores)
+        store = store_named_by(corpus)
+        self.recipe = str(corpus) if store else None
+        """The corpus in YAML, when data.corpus names one."""
+        self.config = CorpusConfig(store or corpus, columns, tokenizer, validation_share, test_share, stores)
         self.timeline = Timeline(phases, batch_tokens)
         self.micro_batch_tokens = micro_batch_tokens
         self.evaluation = evaluation
@@ -117,8 +139,11 @@ class TextDataModule(LightningDataModule):
         Raises:
             UserError: there is no such corpus or tokenizer, or the batch sizes do not fit.
         """
-        raise_all(batch_problems(self.timeline, self.micro_batch_tokens, 1))
-        if ready_store(self.config) is not None:
+        raise_all(
+            batch_problems(self.timeline, self.micro_batch_tokens, 1)
+            + self.evaluation.problems("data.evaluation")
+        )
+        if self.recipe is not None or ready_store(self.config) is not None:
             return
         open_corpus(self.config.corpus, self.config.columns)
         if self.config.tokenizer.path:
@@ -127,6 +152,8 @@ class TextDataModule(LightningDataModule):
     def prepare_data(self) -> None:
         """Builds what is missing, once, on the first rank of a node."""
         raise_all(batch_problems(self.timeline, self.micro_batch_tokens, 1))
+        if self.recipe is not None:
+            ready_made(self.recipe)
         prepare(self.config)
 
     def setup(self, stage: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from euro_lightning.data.composition import Scaled, change, resolve
 from euro_lightning.data.cropping import Lengths
 from euro_lightning.data.mixture import Share, mixture_problems
-from euro_lightning.schedule import LearningRate, Ramp
+from euro_lightning.schedule import LearningRate, Ramp, step_at
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,9 @@ class Phase:
     learning_rate: LearningRate
     """Learning rate over the phase."""
 
-    masking_ratio: float | Ramp = 0.3
-    """Share of the tokens that is hidden: a number, or a ramp with start, end and shape."""
+    masking_ratio: float | Ramp | tuple[float, ...] = 0.3
+    """Share of the tokens that is hidden: a number; a ramp with start, end and shape; or a list of
+    numbers, each for an equal part of the phase."""
 
     lengths: Lengths = field(default_factory=Lengths)
     """Length policy: how documents are cut into segments."""
@@ -48,7 +49,11 @@ class Phase:
     def masking_ratio_at(self, tokens: int) -> float:
         """The masking ratio after `tokens` tokens of the phase."""
         ratio = self.masking_ratio
-        return ratio.at(tokens, self.tokens) if isinstance(ratio, Ramp) else float(ratio)
+        if isinstance(ratio, Ramp):
+            return ratio.at(tokens, self.tokens)
+        if isinstance(ratio, int | float):
+            return float(ratio)
+        return step_at(ratio, tokens, self.tokens)
 
     def resolved(self, tokens: Mapping[str, int], where: str) -> tuple["Phase", list[str]]:
         """The phase with explicit shares of sources, and what is wrong with its mixture, one line each.
@@ -69,7 +74,13 @@ class Phase:
         if self.tokens <= 0:
             return [*found, f"{where}.tokens is {self.tokens}: it must be above 0"]
         found += self.learning_rate.problems(f"{where}.learning_rate", self.tokens)
-        for ratio in (self.masking_ratio_at(0), self.masking_ratio_at(self.tokens)):
+        given = self.masking_ratio
+        ratios = [given.start, given.end] if isinstance(given, Ramp) else given
+        if isinstance(ratios, int | float):
+            ratios = [ratios]
+        if not ratios:
+            found.append(f"{where}.masking_ratio is empty: give at least one number")
+        for ratio in ratios:
             if not 0 < ratio < 1:
                 found.append(f"{where}.masking_ratio is {ratio}: it lies between 0 and 1")
         for name in ("rotary_base", "local_rotary_base"):

@@ -5,12 +5,15 @@ string and nothing more. Byte-level BPE gives any text back unchanged; see data/
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
 from euro_lightning.data.bpe import BOS, EOS, MASK, PAD, PARALLEL_SEP, learn_bpe
 from euro_lightning.data.unigram import learn_unigram
@@ -109,6 +112,17 @@ class Tokenizer:
         """The string that stands for a token in the vocabulary; None beyond it."""
         name: str | None = self.inner.id_to_token(token)
         return name
+
+    def byte_lengths(self) -> NDArray[np.int64]:
+        """int64 [V]: bytes of text that each token stands for, in UTF-8; 0 for special tokens."""
+        byte_level = "ByteLevel" in json.dumps(json.loads(self.inner.to_str()).get("decoder"))
+        lengths = np.zeros(self.vocabulary, dtype=np.int64)
+        for name, number in self.inner.get_vocab(with_added_tokens=True).items():
+            # a byte-level token has one character for each byte; others may have a space sign, or name a byte
+            plain = 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", name) else len(name.replace("▁", " ").encode())
+            lengths[number] = len(name) if byte_level else plain
+        lengths[list(self.special_ids)] = 0
+        return lengths
 
     @property
     def unknown(self) -> int | None:

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Literal
 
-from euro_lightning.data.phase import Timeline
+from euro_lightning.data.phase import Phase, Timeline
 from euro_lightning.encoder.config import EncoderConfig
 from euro_lightning.encoder.cost import flops_per_token
 from euro_lightning.errors import ConfigError
@@ -19,9 +19,15 @@ compiling (a CPU core does 0.1 TFLOP/s, a GPU 200)."""
 def run_flops(config: EncoderConfig, timeline: Timeline) -> float:
     """FLOPs of a whole run, with every segment as long as it may be."""
     return sum(
-        tokens * flops_per_token(config, phase.lengths.maximum, phase.masking_ratio_at(0))
+        tokens * flops_per_token(config, phase.lengths.maximum, _mean_ratio(phase))
         for _, phase, _, tokens in timeline
     )
+
+
+def _mean_ratio(phase: Phase, parts: int = 60) -> float:
+    """The masking ratio of a phase, at the middles of equal parts; 60 has the steps of common schedules whole."""
+    middles = ((2 * part + 1) * phase.tokens // (2 * parts) for part in range(parts))
+    return sum(map(phase.masking_ratio_at, middles)) / parts
 
 
 def compiles(

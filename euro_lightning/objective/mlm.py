@@ -16,7 +16,7 @@ from euro_lightning.encoder.attention import Segments, resolve_backend
 from euro_lightning.encoder.model import MaskedLanguageEncoder
 from euro_lightning.errors import ConfigError, UserError, raise_all
 from euro_lightning.keys import key_of
-from euro_lightning.objective.compiling import Compile, compiles
+from euro_lightning.objective.compiling import Compile, compiles, run_flops
 from euro_lightning.objective.masking import Masking, Replacement
 from euro_lightning.objective.network import Network, NetworkPlan, Start
 from euro_lightning.objective.optimizers import Optimizer, build_optimizer
@@ -69,12 +69,16 @@ class MaskedLanguageModel(LightningModule):
         self.logits_gib = logits_gib
         self.recompute_every = recompute_every
         self.masking_ratio = 0.0
+        self.evaluation_ratio: float | None = None
+        """Share that validate and test hide; None takes data.evaluation.masking_ratio."""
         self.start: Start | None = None
         """The weights that a new run starts with; None are random ones."""
         self.allow_changes = False
         """Whether to go on although the corpus is not the checkpoint's."""
         self.compiled = False
         """Whether training runs compiled code."""
+        self.run_flops: float | None = None
+        """FLOPs of the whole run; None for a baseline."""
         self.scores: dict[str, Score] = {}
         self.network: Network
         self._metrics: dict[str, SourceScores] = {}
@@ -114,6 +118,7 @@ class MaskedLanguageModel(LightningModule):
             limit = LOGITS_GIB[device.type == "cuda"] if self.logits_gib is None else self.logits_gib
             self.network.logits_bytes = round(limit * 2**30)
             self.network.encoder.recompute_every = self.recompute_every
+        self.run_flops = run_flops(config, data.timeline) if config is not None else None
         training = self.trainer.state.fn == "fit"
         if training and device.type == "cpu":
             keep_freed_memory()
@@ -190,11 +195,12 @@ class MaskedLanguageModel(LightningModule):
             sources = data.evaluated_sources(split)
             special = data.tokenizer.special_ids
             tables = unigram_tables(data.store.token_counts(), data.timeline, special, sources)
-            self._metrics[split] = SourceScores(sources, tables).to(self.device)
+            lengths = torch.from_numpy(data.tokenizer.byte_lengths())
+            self._metrics[split] = SourceScores(sources, tables, lengths).to(self.device)
         self._metrics[split].reset()
 
     def _evaluate(self, batch: PackedBatch, split: str) -> None:
-        ratio = self.data.evaluation.masking_ratio
+        ratio = self.evaluation_ratio or self.data.evaluation.masking_ratio
         # the last micro-batch of a source is shorter than others: not worth to compile for
         eager = torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext()
         with eager:

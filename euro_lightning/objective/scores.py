@@ -5,6 +5,7 @@ learned only frequencies would do, and one of the source itself, which is what a
 also learned to tell its sources apart would do.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -26,13 +27,20 @@ class Score(NamedTuple):
     mixture_unigram: float
     source_unigram: float
     tokens: int
+    bytes: int = 0
+    """Of the text that was hidden, in UTF-8; 0 where it was not counted."""
+
+    @property
+    def loss_per_byte(self) -> float:
+        """The loss in nats per hidden byte: for encoders whose tokens differ in length."""
+        return self.loss * self.tokens / self.bytes if self.bytes else math.nan
 
 
 def mean_score(scores: Mapping[str, Score]) -> Score:
-    """The mean over sources, each weighing the same; tokens are summed."""
-    loss, accuracy, mixture, own, tokens = zip(*scores.values(), strict=True)
+    """The mean over sources, each weighing the same; tokens and bytes are summed."""
+    loss, accuracy, mixture, own, tokens, lengths = zip(*scores.values(), strict=True)
     means = [float(np.mean(column)) for column in (loss, accuracy, mixture, own)]
-    return Score(means[0], means[1], means[2], means[3], sum(tokens))
+    return Score(means[0], means[1], means[2], means[3], sum(tokens), sum(lengths))
 
 
 def log_probabilities(counts: NDArray[Any], special_ids: tuple[int, ...]) -> Tensor:
@@ -80,15 +88,17 @@ class SourceScores(Metric):
     full_state_update = False
     sums: Tensor
 
-    def __init__(self, sources: list[str], unigrams: Tensor) -> None:
+    def __init__(self, sources: list[str], unigrams: Tensor, byte_lengths: Tensor) -> None:
         """Args:
         sources: names, in the order of `unigrams`' rows after the first.
         unigrams: float64 [1 + S, V], see `unigram_tables`.
+        byte_lengths: int64 [V], bytes of text that a token stands for.
         """
         super().__init__()
         self.sources = sources
         self.unigrams = unigrams
-        self.add_state("sums", torch.zeros(len(sources), 5, dtype=torch.float64), dist_reduce_fx="sum")
+        self.byte_lengths = byte_lengths
+        self.add_state("sums", torch.zeros(len(sources), 6, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, source: str, losses: Tensor, correct: Tensor, targets: Tensor) -> None:
         """Adds the N hidden tokens of a batch of one source.
@@ -107,17 +117,18 @@ class SourceScores(Metric):
             -self.unigrams[0, hidden].sum(),
             -self.unigrams[1 + row, hidden].sum(),
             torch.tensor(float(len(hidden)), dtype=torch.float64),
+            self.byte_lengths[hidden].sum().double(),
         ]
         self.sums[row] += torch.stack(sums).to(self.sums.device)
 
     def compute(self) -> dict[str, Score]:
         """Scores of the sources that had any hidden token."""
         scores = {}
-        for source, (loss, correct, mixture, own, count) in zip(
+        for source, (loss, correct, mixture, own, count, size) in zip(
             self.sources, self.sums.tolist(), strict=True
         ):
             if count:
                 scores[source] = Score(
-                    loss / count, correct / count, mixture / count, own / count, int(count)
+                    loss / count, correct / count, mixture / count, own / count, int(count), int(size)
                 )
         return scores

@@ -17,7 +17,15 @@ from euro_lightning.__main__ import main
 from euro_lightning.data.prepare import CorpusConfig, prepare
 from euro_lightning.data.store import TokenStore
 from euro_lightning.data.tokenizer import load_tokenizer
-from tests.conftest import REPOSITORY, SHARED_DATA, command_line, run
+from tests.conftest import (
+    REPOSITORY,
+    SHARED_DATA,
+    command_line,
+    last_checkpoint,
+    run,
+    same_weights,
+    write_experiment,
+)
 from tests.corpora.conftest import by_language, checksum, report, write_parquet
 
 Write = Callable[..., Path]
@@ -52,6 +60,23 @@ def test_a_corpus_becomes_a_store_that_an_experiment_trains_on(
     )
     assert np.array_equal(counted, np.bincount(tokens, minlength=tokenizer.vocabulary))
     assert not list((tmp_path / "stores").glob(".*.work"))
+
+
+def test_an_experiment_may_name_the_corpus_and_the_store_is_made_on_first_use(
+    corpus_file: Write, config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del config["data"]["tokenizer"]  # the store brings its own
+    config["data"]["corpus"] = str(corpus_file())
+    path = write_experiment(tmp_path / "on_it.yaml", config)
+    assert main(["fit", "-c", str(path)]) == 0
+    made = checksum(store_of(tmp_path))
+    assert main(["fit", "-c", str(path), "--name", "again"]) == 0
+    assert checksum(store_of(tmp_path)) == made
+    runs = tmp_path / "runs"
+    assert same_weights(last_checkpoint(runs / "on_it"), last_checkpoint(runs / "again"))
+    capsys.readouterr()
+    assert main(["mixture", "-c", str(path)]) == 0
+    assert "parallel" in capsys.readouterr().out
 
 
 def test_the_same_command_again_shows_the_report_and_makes_nothing(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from euro_lightning.data.bpe import SPECIAL
 from euro_lightning.data.documents import Document
 from euro_lightning.data.sampling import sample_texts
-from euro_lightning.data.tokenizer import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from euro_lightning.data.tokenizer import Kind, Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
 from euro_lightning.errors import ConfigError, DataError
 
 TEXTS = [
@@ -27,6 +27,17 @@ def tokenizer() -> Tokenizer:
 
 def whole(tokenizer: Tokenizer, text: str) -> list[str]:
     return [tokenizer.decode([token]) for token in tokenizer.encode_batch([text])[0]]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_the_bytes_of_tokens_sum_to_those_of_the_text(kind: Kind) -> None:
+    texts = ["a plain sentence and another one", "deuxième phrase à côté", "слова и слоги", "one two"]
+    tokenizer = train_tokenizer(texts * 30, TokenizerConfig(kind=kind, vocabulary=420))
+    lengths = tokenizer.byte_lengths()
+    assert lengths[list(tokenizer.special_ids)].tolist() == [0] * len(tokenizer.special_ids)
+    first_space = kind == "unigram"  # it puts one before the first word, too
+    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+        assert int(lengths[ids].sum()) == len(text.encode()) + first_space
 
 
 @settings(deadline=None)

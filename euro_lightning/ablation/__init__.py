@@ -1,0 +1,1 @@
+"""Ablations: what to try, trying it, and what it says."""
