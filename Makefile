@@ -19,7 +19,7 @@ lint: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(IN_ENVIRONMENT) -m pip install -q -c constraints.txt torch
-	$(IN_ENVIRONMENT) -m pip install -q -c constraints.txt -e '.[quickstart,prepare,ray,stable,postgresql,dashboard,test,dev]'
+	$(IN_ENVIRONMENT) -m pip install -q -c constraints.txt -e '.[quickstart,prepare,ray,stable,postgresql,test,dev]'
 	touch .venv/installed
 
 clean:

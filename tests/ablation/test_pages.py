@@ -1,7 +1,6 @@
 """optuna-dashboard and MLflow opened in a browser on a finished study: what a person would look for is there."""
 
 import contextlib
-import importlib.util
 import os
 import re
 import shutil
@@ -94,15 +93,10 @@ def study(tmp_path: Path) -> optuna.Study:
 def test_the_dashboard_shows_the_study_its_history_and_its_parameters(
     study: optuna.Study, tmp_path: Path
 ) -> None:
-    if importlib.util.find_spec("optuna_dashboard") is None:
-        pytest.skip("needs optuna-dashboard")
     storage = f"sqlite:///{tmp_path / study.study_name / 'study.db'}"
     port = free_port()
-    start = (
-        "from optuna_dashboard import run_server; import sys;"
-        " run_server(sys.argv[1], '127.0.0.1', int(sys.argv[2]))"
-    )
-    command = [sys.executable, "-c", start, storage, str(port)]
+    start = f"from optuna_dashboard import run_server; run_server({storage!r}, '127.0.0.1', {port})"
+    command = [sys.executable, "-c", start]
     with serving(command, port, tmp_path / "dashboard.log") as address:
         page(f"{address}/dashboard", tmp_path, "dashboard-list", [study.study_name])
         place = f"{address}/dashboard/studies/{study._study_id}"
@@ -110,7 +104,7 @@ def test_the_dashboard_shows_the_study_its_history_and_its_parameters(
         page(f"{place}/trials", tmp_path, "dashboard-trials", ["masking_ratio", "seed", "Complete"])
 
 
-def tracked(tmp_path: Path, name: str) -> tuple[str, str, list[str]]:
+def tracked(tmp_path: Path, name: str) -> tuple[str, str, str, list[str]]:
     """The study in MLflow as `sweep` writes it: a parent and a child for each trial."""
     from mlflow import MlflowClient
 
@@ -131,20 +125,21 @@ def tracked(tmp_path: Path, name: str) -> tuple[str, str, list[str]]:
             client.log_metric(child, "validation/loss/mean", 5 + ratio + 100 / step, step=step)
         client.set_terminated(child, "FINISHED")
         children.append(child)
-    return uri, experiment, children
+    return uri, experiment, parent, children
 
 
 def test_mlflow_shows_the_nested_runs_and_compares_two_of_them(tmp_path: Path) -> None:
     name = "masking_ratio-0123abcd"
-    uri, experiment, children = tracked(tmp_path, name)
+    uri, experiment, parent, children = tracked(tmp_path, name)
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port),
                "--backend-store-uri", uri, "--workers", "1"]  # fmt: skip
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true"}
     with serving(command, port, tmp_path / "mlflow.log", **quiet) as address:
-        listed = f"{address}/#/experiments/{experiment}/runs"
-        text = page(listed, tmp_path, "mlflow-runs", [name[:18], "4 matching runs"])
-        assert "trial-000" not in text, "trials lie below their study until a person opens it"
-        runs = "%22,%22".join(children[:2])
-        compared = f"{address}/#/compare-runs?runs=[%22{runs}%22]&experiments=[%22{experiment}%22]"
+        runs = f"{address}/#/experiments/{experiment}/runs"
+        page(runs, tmp_path, "mlflow-runs", [name[:14], "4 matching runs"])
+        page(f"{runs}/{parent}", tmp_path, "mlflow-parent", [name, "Child runs", "trial-000", "trial-002"])
+        page(f"{runs}/{children[0]}", tmp_path, "mlflow-child", ["Parent run", name, "masking_ratio", "seed"])
+        both = "%22,%22".join(children[:2])
+        compared = f"{address}/#/compare-runs?runs=[%22{both}%22]&experiments=[%22{experiment}%22]"
         page(compared, tmp_path, "mlflow-compare", ["masking_ratio", "0.5", "0.3", "validation/loss/mean"])
