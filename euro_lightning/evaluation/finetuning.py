@@ -80,10 +80,25 @@ def learner_of(encoder: Judged, goal: Goal, protocol: Protocol, seed: int = 0) -
     return LEARNERS[goal.family](encoder, goal, protocol, seed).to(_device())
 
 
+def prepare(encoder: Judged, goal: Goal, protocol: Protocol, items: Items) -> Any:
+    """A split as token ids: the same for every learning rate and seed, so that once is enough.
+
+    Returns:
+        What `finetune` learns from, and what `Learner.predict` takes.
+
+    Raises:
+        ConfigError: the encoder cannot read sequences as long as the protocol says.
+        DataError: the split is empty, or a sequence is too long with cut refuse.
+    """
+    if not (items.queries if isinstance(items, Search) else items):
+        raise DataError("the split is empty: there is nothing to learn or to predict")
+    return LEARNERS[goal.family](encoder, goal, protocol, 0).prepare(items)
+
+
 def finetune(
     encoder: Judged,
-    train: Sequence[Item],
-    validation: Items,
+    train: Prepared,
+    validation: Prepared,
     goal: Goal,
     protocol: Protocol,
     learning_rate: float,
@@ -94,28 +109,23 @@ def finetune(
 
     Args:
         encoder: what is judged; it is not changed.
-        train: what is learned from.
-        validation: what the best evaluation is chosen by.
+        train: what is learned from, see `prepare`.
+        validation: what the best evaluation is chosen by, likewise.
         goal: what is learned.
         protocol: how.
         learning_rate: the peak.
         seed: of new weights, of the order of examples and of dropout.
-        scorer: gets what `predict` gives for the validation split.
+        scorer: gets what `Learner.predict` gives for the validation split.
 
     Raises:
-        DataError: a split is empty, or a sequence is too long with cut refuse.
         ConfigError: the encoder is too short for the protocol, or it selects by a score that is not there.
     """
-    for name, items in (("training", train), ("validation", validation)):
-        if not (items.queries if isinstance(items, Search) else items):
-            raise DataError(f"the {name} split is empty: there is nothing to fine-tune with")
     started = time.perf_counter()
     learner = learner_of(encoder, goal, protocol, seed).train()
     learner.peak = learning_rate
-    prepared, judged = learner.prepare(train), learner.prepare(validation)
-    learner.begin(prepared)
-    watch = _Watch(protocol, len(prepared), lambda: scorer(learner.predict(judged)))
-    train_steps(learner, prepared, [watch])
+    learner.begin(train)
+    watch = _Watch(protocol, len(train), lambda: scorer(learner.predict(validation)))
+    train_steps(learner, train, [watch])
     watch.restore(learner)
     return Outcome(
         module=learner.eval(),
@@ -123,25 +133,9 @@ def finetune(
         curve=watch.curve,
         steps=watch.steps,
         diverged=watch.diverged,
-        cut={"train": prepared.cut, "validation": judged.cut},
+        cut={"train": train.cut, "validation": validation.cut},
         seconds=time.perf_counter() - started,
     )
-
-
-def predict(module: Learner, items: Items) -> Any:
-    """What a fine-tuned encoder says of a split, in its order.
-
-    Returns:
-        classification: scores of the labels, float32 [n, labels]; regression: scores, float32 [n];
-        token_classification: the label of each word of each sentence; retrieval: vectors of the
-        queries and of the documents, float32 [Q, D] and [N, D].
-
-    Raises:
-        DataError: the split is empty, or a sequence is too long with cut refuse.
-    """
-    if not (items.queries if isinstance(items, Search) else items):
-        raise DataError("the split is empty: there is nothing to predict")
-    return module.predict(module.prepare(items))
 
 
 def train_steps(learner: Learner, prepared: Prepared, callbacks: list[Callback]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from euro_lightning.errors import ConfigError, UserError
 from euro_lightning.evaluation.encoders import Judged
 from euro_lightning.evaluation.examples import Search
-from euro_lightning.evaluation.finetuning import Outcome, finetune, learner_of, predict
+from euro_lightning.evaluation.finetuning import Items, Outcome, finetune, learner_of, prepare
 from euro_lightning.evaluation.learner import Goal, Learner
 from euro_lightning.evaluation.metrics import LOWER_IS_BETTER, METRICS
 from euro_lightning.evaluation.protocol import Protocol
@@ -155,13 +155,14 @@ class Case:
 
     def _learn(self, say: Say) -> None:
         task, protocol = self.task, self.protocol
-        train = read_split(task, "train", self.limit)
+        train = self._prepare(read_split(task, "train", self.limit))
         held_out = self._evaluated("validation")
+        judged = self._prepare(held_out)
         settings = Grid(self.folder / "study.db", protocol, self.select not in LOWER_IS_BETTER)
 
         def run(point: Point) -> Outcome:
             return finetune(
-                self.encoder, train, held_out, self.goal, protocol, *point,
+                self.encoder, train, judged, self.goal, protocol, *point,
                 lambda predictions: score_split(task, held_out, predictions).overall,
             )  # fmt: skip
 
@@ -230,6 +231,9 @@ class Case:
             if file not in kept:
                 file.unlink()
 
+    def _prepare(self, items: Items) -> Any:
+        return prepare(self.encoder, self.goal, self.protocol, items)
+
     def _evaluated(self, split: Split) -> Any:
         if self.task.family == "retrieval":
             return read_search(self.task, split, self.limit)
@@ -244,9 +248,9 @@ class Case:
         search: Sequence[Mapping[str, Any]],
     ) -> None:
         items = self._evaluated("test")
-        predictions = [predict(learner.eval(), items) for learner in learners]
+        prepared = self._prepare(items)
+        predictions = [learner.predict(prepared) for learner in learners]
         tests = [score_split(self.task, items, predicted) for predicted in predictions]
-        prepared: Any = learners[0].prepare(items)
         names = self.task.label_names
         fertility = []
         if self.task.family == "token_classification" and any(name.startswith("B-") for name in names):

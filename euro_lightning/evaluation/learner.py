@@ -97,7 +97,13 @@ class Learner(LightningModule):
 
     @abstractmethod
     def predict(self, prepared: Any) -> Any:
-        """What it says of prepared examples, in their order."""
+        """What it says of prepared examples, in their order.
+
+        Returns:
+            classification: scores of the labels, float32 [n, labels]; regression: scores, float32 [n];
+            token_classification: the label of each word of each sentence; retrieval: vectors of the
+            queries and of the documents, float32 [Q, D] and [N, D].
+        """
 
     def begin(self, prepared: Any) -> None:
         """Told the examples that it will learn from, before the first step."""

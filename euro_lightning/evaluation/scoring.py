@@ -57,7 +57,7 @@ def score_split(task: Task, items: Items, predictions: Any) -> Judgement:
     Args:
         task: what was to be predicted.
         items: a split, N examples, sentences or queries.
-        predictions: what `finetuning.predict` gives for it.
+        predictions: what `Learner.predict` gives for it.
     """
     if isinstance(items, Search):
         found = search_scores(items, *predictions)

@@ -12,18 +12,22 @@ import yaml
 
 from euro_lightning import evaluating
 from euro_lightning.__main__ import main
+from euro_lightning.evaluating import read_protocol
 from euro_lightning.evaluation import judging
 from euro_lightning.evaluation.encoders import open_encoder
+from euro_lightning.evaluation.encoding import Encoding
 from euro_lightning.evaluation.judging import Case
 from euro_lightning.evaluation.protocol import Protocol
 from euro_lightning.evaluation.task import read_task
-from tests.conftest import write_jsonl
+from tests.conftest import REPOSITORY, write_jsonl
 from tests.evaluation.small import QUICK, SHAPE, colours, minilm, pairs, tagged, tokenizer_of
 
 PROTOCOL = {
     "steps": 20, "batch_size": 8, "learning_rates": [0.01, 1.0e-4], "seeds": [1, 2], "evaluate_every": 10,
     "optimizer": {"epsilon": 1.0e-8, "weight_decay": 0.0}, "max_length": 64,
 }  # fmt: skip
+
+EUROBERT = str(REPOSITORY / "experiments" / "evaluation" / "protocols" / "eurobert.yaml")
 
 
 @pytest.fixture
@@ -70,10 +74,15 @@ def encoder(seed_width: int = 32) -> str:
     return f"random:{SHAPE.replace('width: 32', f'width: {seed_width}')}@tokenizer.json"
 
 
-def evaluate(*tasks: str, encoders: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> list[str]:
+def evaluate(
+    *tasks: str,
+    encoders: tuple[str, ...] = (),
+    options: tuple[str, ...] = (),
+    protocol: str = "protocol.yaml",
+) -> list[str]:
     files = [f"{task}.yaml" for task in tasks]
     names = encoders or (encoder(),)
-    return ["evaluate", "-c", *files, "--encoder", *names, "--protocol", "protocol.yaml", *options]
+    return ["evaluate", "-c", *files, "--encoder", *names, "--protocol", protocol, *options]
 
 
 def test_it_compares_encoders_on_tasks_and_keeps_what_was_judged(
@@ -112,11 +121,15 @@ def test_it_compares_encoders_on_tasks_and_keeps_what_was_judged(
     assert any("test/accuracy/pt" in run.data.metrics for run in found)
 
 
-def test_the_test_split_is_read_once_with_the_chosen_setting(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("protocol", "changes", "points"),
+    [("protocol.yaml", (), 4), (EUROBERT, ("--protocol.steps", "2", "--protocol.seeds", "[1, 2]"), 20)],
+)
+def test_each_split_is_read_and_tokenised_once_and_the_test_split_last(
+    place: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, changes: tuple[str, ...], points: int
 ) -> None:
     events: list[str] = []
-    read, tune = judging.read_split, judging.finetune
+    read, tune, encode = judging.read_split, judging.finetune, Encoding.texts
 
     def reading(task: Any, split: str, limit: Any = None) -> Any:
         events.append(split)
@@ -126,11 +139,24 @@ def test_the_test_split_is_read_once_with_the_chosen_setting(
         events.append(f"tune {arguments[5]:g} {arguments[6]}")
         return tune(*arguments)
 
+    def encoding(*arguments: Any) -> Any:
+        events.append("tokenise")
+        return encode(*arguments)
+
     monkeypatch.setattr(judging, "read_split", reading)
     monkeypatch.setattr(judging, "finetune", tuning)
-    assert main(evaluate("colour", options=("--tracking", "false"))) == 0
-    tuned = [f"tune {rate:g} {seed}" for rate in (0.01, 1e-4) for seed in (1, 2)]
-    assert events == ["train", "validation", *tuned, "test"]
+    monkeypatch.setattr(Encoding, "texts", encoding)
+    options = (*changes, "--tracking", "false")
+    assert main(evaluate("colour", options=options, protocol=protocol)) == 0
+    rates = read_protocol(protocol).learning_rates
+    tuned = [f"tune {rate:g} {seed}" for rate in rates for seed in (1, 2)]
+    assert len(tuned) == points
+    assert events == ["train", "tokenise", "validation", "tokenise", *tuned, "test", "tokenise"]
+
+    (result,) = json.loads((place / "evaluation.json").read_text())["results"]
+    found = {(tried["learning_rate"], tried["seed"]): tried["score"] for tried in result["search"]}
+    assert result["learning_rate"] == max(rates, key=lambda rate: found[rate, 1] + found[rate, 2])
+    assert len(result["test"]) == 2, "one for each seed, at the chosen rate"
 
 
 def test_an_interrupted_evaluation_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
