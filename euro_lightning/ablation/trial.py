@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from euro_lightning.ablation import guard
 from euro_lightning.callbacks.reports import ANSWER, TRIAL, Trial
 from euro_lightning.errors import UserError
 from euro_lightning.files import locked, write_json, write_text
@@ -20,6 +19,9 @@ from euro_lightning.settings import nested
 
 GRACE = 10.0
 """Seconds that a trial has to end by itself when its driver stops or dies."""
+
+GUARD = Path(__file__).with_name("guard.py")
+"""Run as a file, so that it imports nothing of ours."""
 
 OVERRIDES, LOG = "overrides.yaml", "log.txt"
 
@@ -79,7 +81,7 @@ class Process:
             file.write(f"$ {shlex.join(command)}\n".encode())
             file.flush()
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(GRACE), *command],
+                [sys.executable, "-I", "-S", str(GUARD), str(GRACE), *command],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,

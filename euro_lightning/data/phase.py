@@ -82,7 +82,7 @@ class Phase:
             found.append(f"{where}.masking_ratio is empty: give at least one number")
         for ratio in ratios:
             if not 0 < ratio < 1:
-                found.append(f"{where}.masking_ratio is {ratio}: it lies between 0 and 1")
+                found.append(f"{where}.masking_ratio is {ratio:g}: it lies between 0 and 1")
         for name in ("rotary_base", "local_rotary_base"):
             if not 1 < getattr(self, name) < math.inf:
                 found.append(f"{where}.{name} is {getattr(self, name)}: it must be above 1")

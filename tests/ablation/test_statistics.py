@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats import multitest
 
 from euro_lightning.ablation.statistics import compare, holm, mean_of, paired_p, smallest_effect
 
@@ -38,7 +39,6 @@ def test_differences_without_spread() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_statsmodels(ps: list[float]) -> None:
-    multitest = pytest.importorskip("statsmodels.stats.multitest")
     assert holm(ps) == pytest.approx(multitest.multipletests(ps, method="holm")[1].tolist())
 
 
