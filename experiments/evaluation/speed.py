@@ -31,7 +31,7 @@ from euro_lightning.data.tokenizer import TokenizerConfig, train_tokenizer
 from euro_lightning.evaluation.batches import examples_of_step
 from euro_lightning.evaluation.encoders import Judged, open_encoder
 from euro_lightning.evaluation.examples import Example, Item, Sentence
-from euro_lightning.evaluation.finetuning import learner_of, train_steps
+from euro_lightning.evaluation.finetuning import learner_of, prepare, train_steps
 from euro_lightning.evaluation.learner import Goal, Learner
 from euro_lightning.evaluation.protocol import Protocol
 from euro_lightning.evaluation.sequences import Classifier
@@ -201,10 +201,10 @@ def compare(name: str, data: Path, origin: str, protocol: Protocol, rate: float,
     pad = encoder.tokenizer.pad
     seconds: tuple[list[float], list[float]] = ([], [])
     scores: tuple[list[float], list[float]] = ([], [])
+    prepared, judged = (prepare(encoder, goal, protocol, items) for items in (train, held_out))
     for seed in range(rounds):
         learner: Any = learner_of(encoder, goal, protocol, seed).train()
         learner.peak = rate
-        prepared, judged = learner.prepare(train), learner.prepare(held_out)
         learner.begin(prepared)
         model, rows = theirs_model(origin, learner), rows_of(learner, prepared)
         for side in (0, 1) if seed % 2 == 0 else (1, 0):
