@@ -195,7 +195,7 @@ def _sources(evidence: Evidence, figures: Path) -> list[Block]:
 def _effect(found: Difference | None, sign: int) -> str:
     if found is None:
         return "–"
-    width = "" if math.isnan(found.mean.half_width) else f" ± {number(found.mean.half_width)}"
+    width = "" if math.isnan(found.mean.half_width) else f" ± {rounded(found.mean.half_width)}"
     return f"{signed(sign * found.mean.value)}{width}{' *' if found.real else ''}"
 
 
