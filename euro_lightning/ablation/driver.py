@@ -162,7 +162,7 @@ class Driver:
         else:
             self.study.note(claim, {"reason": outcome.reason})
             self.study.give_back(claim, attempts)
-        if slot.moved or self._ended_well:
+        if slot.moved or self._ended_well or outcome.killed:
             return
         alike = self._alike.setdefault(outcome.reason.replace(claim.run, "TRIAL"), set())
         alike.add(claim.number)

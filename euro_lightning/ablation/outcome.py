@@ -29,6 +29,8 @@ class Outcome:
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Tokens, seconds, FLOPs, parameters."""
+    killed: bool = False
+    """Whether somebody else ended it, which says nothing of the experiment."""
 
 
 def ended(folder: Path, judged: bool) -> Outcome | None:
@@ -63,7 +65,9 @@ def ended(folder: Path, judged: bool) -> Outcome | None:
 def failure(folder: Path, code: int) -> Outcome:
     """An attempt that ended without a result."""
     if code - 128 in {int(number) for number in signal.Signals}:
-        return Outcome("failed", f"ended by {signal.Signals(code - 128).name}")
+        number = signal.Signals(code - 128)
+        killed = number in (signal.SIGKILL, signal.SIGTERM)
+        return Outcome("failed", f"ended by {number.name}", killed=killed)
     said = last_line(folder / LOG)
     return Outcome("failed", said if code else f"it ended without {SCORES}: {said}")
 

@@ -1,11 +1,14 @@
 """In place of fit, for tests of the queue: a trial that ends in a second and leaves the same files.
 
 A launcher names it: `python stand_in.py {folder} {arguments}`. Beside the experiment's file lies a .json with `steps`,
-`step_seconds`, and what goes wrong: `fails` (it ends with this error) for seeds in `failing_seeds`, or for all.
+`step_seconds`, and what goes wrong: `kills_itself` (once), `fails` (it ends with this error) for seeds in
+`failing_seeds`, or for all.
 """
 
 import contextlib
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -33,6 +36,9 @@ def main(folder: Path, words: list[str]) -> int:
     behaviour = json.loads(Path(files[0]).with_suffix(".json").read_text())
     changes = yaml.safe_load(Path(files[-1]).read_text())
     seed, ratio = changes["data"]["seed"], changes["data"]["phases"]["anneal"]["masking_ratio"]
+    if behaviour.get("kills_itself") and not (folder / "killed.txt").exists():
+        (folder / "killed.txt").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     if behaviour.get("fails") and seed in behaviour.get("failing_seeds", [seed]):
         print(f"error: {behaviour['fails']} in {folder}", file=sys.stderr)
         return 1

@@ -85,6 +85,13 @@ def test_the_first_trials_that_fail_alike_end_the_sweep_and_keep_the_queue(
     assert states_of(root) == ["COMPLETE"] * 4
 
 
+def test_trials_that_are_killed_are_tried_again(config: dict[str, Any], tmp_path: Path) -> None:
+    path, root = write_sweep(tmp_path, config, kills_itself=True), tmp_path / "runs"
+    assert sweep(path, root) == 0
+    assert states_of(root) == ["COMPLETE"] * 4
+    assert [trial.user_attrs["attempts"] for trial in trials_of(root)] == [2] * 4
+
+
 def test_a_point_that_fails_for_good_is_named_and_tried_again_by_the_next_command(
     config: dict[str, Any], tmp_path: Path, complaint: Callable[..., str]
 ) -> None:
