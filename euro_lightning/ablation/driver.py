@@ -6,8 +6,8 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
+from euro_lightning.ablation.operations import describe
 from euro_lightning.ablation.outcome import Outcome
-from euro_lightning.ablation.owner import BEAT
 from euro_lightning.ablation.slots import BUSY, Slot
 from euro_lightning.ablation.space import changes_of, params_of
 from euro_lightning.ablation.study import Study
@@ -61,7 +61,7 @@ class Driver:
         self.study, self.sweep, self.folder = study, study.sweep, folder
         self.workers, self.start, self.tracking, self.view = workers, start, tracking, view
         self.slots: list[Slot] = []
-        self._beaten = self._asked = 0.0
+        self._asked = 0.0
         self._ended_well = 0
         self._alike: dict[str, set[int]] = {}
         hours = self.sweep.budget.hours
@@ -94,10 +94,8 @@ class Driver:
 
     def beat(self) -> None:
         """Says now and then that this driver lives, and lets go of trials that others have taken up."""
-        if time.monotonic() - self._beaten < BEAT:
+        if not self.study.beat_now_and_then():
             return
-        self._beaten = time.monotonic()
-        self.study.beat()
         for slot in list(self.slots):
             if not self.study.owns(slot.claim):
                 self.view.say(f"trial {slot.claim.number}: another driver has taken it up")
@@ -137,7 +135,9 @@ class Driver:
             Trial(self.tracking.tags(claim.number), params_of(claim.point), self.sweep.pruner is not None),
         )
         how = "goes on" if claim.taken_up or not claim.fresh else "starts"
-        self.view.say(f"trial {claim.number}: {shown(claim)}: {how}; log {job.folder / LOG}")
+        self.view.say(
+            f"trial {claim.number}: {describe(params_of(claim.point))}: {how}; log {job.folder / LOG}"
+        )
 
     def _step(self, slot: Slot) -> None:
         outcome = slot.step(self.sweep, lambda tokens, value: self.study.report(slot.claim, tokens, value))
@@ -216,11 +216,6 @@ class Driver:
         except UserError:
             self.view.say("the storage does not answer; its trials are taken up again at the next start")
         self.slots = []
-
-
-def shown(claim: Claim) -> str:
-    """A point as text."""
-    return ", ".join(f"{name} {value}" for name, value in params_of(claim.point).items())
 
 
 def environment_of(worker: int, workers: int) -> dict[str, str]:

@@ -26,7 +26,7 @@ def make_start(
     root: Path,
     tracking: Sequence[str],
     environment: dict[str, str],
-    beat: Callable[[], None],
+    beat: Callable[[], object],
     say: Callable[[str], None],
 ) -> str | None:
     """What trials give to --init_from; the fit is run, or waited for, when it has to be made first.

@@ -126,10 +126,12 @@ class Study:
         sign = self.owner.sign(self._beats)
         self._patiently(lambda: self.study.set_user_attr(f"driver:{self.owner.id}", sign))
 
-    def beat_now_and_then(self) -> None:
-        """Says that this driver lives, if it has not for a while."""
-        if time.monotonic() - self._beaten >= BEAT:
+    def beat_now_and_then(self) -> bool:
+        """Says that this driver lives, if it has not for a while; returns whether it did."""
+        due = time.monotonic() - self._beaten >= BEAT
+        if due:
             self.beat()
+        return due
 
     def _patiently(self, action: Callable[[], Result]) -> Result:
         """Tries again while the storage is away: a database that restarts stops no training."""

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from euro_lightning.ablation.operations import describe
 from euro_lightning.ablation.outcome import progress
 from euro_lightning.ablation.slots import Slot
 from euro_lightning.ablation.space import params_of
@@ -51,8 +52,9 @@ class View:
         """A trial has ended."""
         if kind == "complete":
             self._seconds.append(seconds)
-        point = ", ".join(f"{name} {value}" for name, value in params_of(claim.point).items())
-        self.say(f"trial {claim.number}: {point}: {kind} after {duration(seconds)}: {result}")
+        self.say(
+            f"trial {claim.number}: {describe(params_of(claim.point))}: {kind} after {duration(seconds)}: {result}"
+        )
         self._looked = 0.0
 
     def show(self, count: Callable[[], Counts], slots: Sequence[Slot]) -> Counts:
@@ -69,8 +71,7 @@ class View:
         parts = [done, f"{counts.running} running", f"{counts.pruned} pruned", f"{counts.failed} failed"]
         if counts.best is not None:
             value, params = counts.best
-            setting = ", ".join(f"{name} {chosen}" for name, chosen in params.items())
-            parts.append(f"best {number(value)} ({setting})")
+            parts.append(f"best {number(value)} ({describe(params)})")
         left = counts.waiting + counts.running
         if self._seconds and left:
             mean = sum(self._seconds) / len(self._seconds)
@@ -83,7 +84,7 @@ class View:
         for slot in slots:
             curve = slot.curve
             tokens = max(progress(slot.folder), curve[-1][0] if curve else 0)
-            point = ", ".join(f"{name} {value}" for name, value in params_of(slot.claim.point).items())
+            point = describe(params_of(slot.claim.point))
             loss = f"{curve[-1][1]:.4f}" if curve else "–"
             spent = duration(time.monotonic() - slot.since)
             table.add_row(str(slot.claim.number), point, slot.stage, short(tokens), loss, spent)
