@@ -37,6 +37,7 @@ def test_differences_without_spread() -> None:
     assert math.isnan(paired_p([0.5])) and math.isnan(mean_of([0.5]).half_width)
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_statsmodels(ps: list[float]) -> None:
     assert holm(ps) == pytest.approx(multitest.multipletests(ps, method="holm")[1].tolist())
