@@ -44,7 +44,7 @@ def ranks_of(results: Results) -> dict[str, float]:
 def tables(results: Results) -> list[Grid]:
     """Scores of all encoders on all tasks, then by language, then which differences are real."""
     places = ranks_of(results)
-    encoders = list(places)
+    encoders = [result.encoder for result in next(iter(results.values()))]
     rows = []
     for number, encoder in enumerate(encoders):
         cells = [cell(own[number].values()) for own in results.values()]
