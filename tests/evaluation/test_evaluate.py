@@ -267,3 +267,25 @@ def test_differences_are_paired_and_ranks_shared_by_what_no_test_tells_apart() -
     low, high = stats.t.interval(0.95, 2, loc=2, scale=stats.sem([1.0, 2.0, 3.0]))
     assert half_width([1.0, 2.0, 3.0]) == pytest.approx((high - low) / 2)
     assert np.isnan(half_width([1.0]))
+
+
+def test_each_row_of_the_table_has_the_scores_and_the_rank_of_its_encoder() -> None:
+    from euro_lightning.evaluation.judging import Result
+    from euro_lightning.evaluation.report import tables
+    from euro_lightning.evaluation.scoring import Judgement
+
+    def result(name: str, score: float) -> Result:
+        each = np.random.default_rng(0).normal(score, 0.1, 40)
+        langs = ["en", "de"] * 20
+        own = {"en": {"spearman": score}, "de": {"spearman": score - 0.1}}
+        judgement = Judgement(own, langs, {"spearman": list(each)})
+        return Result("task", name, "regression", "spearman", 1e-3, [1], [judgement], [], {}, [8] * 40, [])
+
+    table, by_language, _ = tables({"task": [result("worse", 0.3), result("better", 0.8)]})
+    rows = zip(*(list(column.cells) for column in table.columns), strict=True)
+    assert list(rows) == [("worse", "0.2500", "2.00"), ("better", "0.7500", "1.00")]
+    assert [column.header for column in by_language.columns] == ["language", "worse", "better"]
+    assert [list(column.cells) for column in by_language.columns][1:] == [
+        ["0.3000", "0.2000"],
+        ["0.8000", "0.7000"],
+    ]
