@@ -44,17 +44,18 @@ def ranks_of(results: Results) -> dict[str, float]:
 def tables(results: Results) -> list[Grid]:
     """Scores of all encoders on all tasks, then by language, then which differences are real."""
     places = ranks_of(results)
-    encoders = [result.encoder for result in next(iter(results.values()))]
     rows = []
-    for number, encoder in enumerate(encoders):
-        cells = [cell(own[number].values()) for own in results.values()]
-        rows.append([encoder, *cells, f"{places[encoder]:.2f}"])
+    for judged in zip(*results.values(), strict=True):
+        encoder = judged[0].encoder
+        rows.append([encoder, *(cell(one.values()) for one in judged), f"{places[encoder]:.2f}"])
     headings = ["encoder", *(f"{task}\n{own[0].metric}" for task, own in results.items()), "average\nrank"]
     found = [_grid("test split; mean over seeds, and its 95% interval", headings, rows)]
     for task, own in results.items():
         if len(own[0].languages) > 1:
             lines = [[lang, *(cell(one.of_language(lang)) for one in own)] for lang in own[0].languages]
-            found.append(_grid(f"{task}, {own[0].metric}", ["language", *encoders], lines))
+            found.append(
+                _grid(f"{task}, {own[0].metric}", ["language", *(one.encoder for one in own)], lines)
+            )
     pairs = [pair for own in results.values() for pair in differences(own)]
     if pairs:
         lines = [_difference(pair) for pair in pairs]
