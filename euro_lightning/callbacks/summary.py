@@ -10,7 +10,6 @@ from rich.table import Table
 from euro_lightning.files import write_json
 from euro_lightning.objective.scores import Score, mean_score
 
-
 _LITTLE = 0.05
 
 
