@@ -1,5 +1,7 @@
 """A small real corpus, an experiment on it that takes seconds, and how to run commands."""
 
+import atexit
+import functools
 import inspect
 import json
 import os
@@ -11,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.forked import Server
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
@@ -160,15 +164,14 @@ def command_line(*arguments: str | Path) -> list[str]:
 def run(*arguments: str | Path, timeout: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in a process of its own, one thread per process."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(
-        command_line(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=env,
-        cwd=REPOSITORY,
-        check=False,
-    )
+    return _server().run(list(map(str, arguments)), env, timeout)
+
+
+@functools.cache
+def _server() -> Server:
+    server = Server(REPOSITORY)
+    atexit.register(server.close)
+    return server
 
 
 def weights(checkpoint: Path) -> dict[str, Any]:
