@@ -124,7 +124,8 @@ def test_two_drivers_share_a_study_and_run_no_point_twice(
 def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_that_lives(
     config: dict[str, Any], tmp_path: Path, server: str
 ) -> None:
-    path, root = write_sweep(tmp_path, config, {"seeds": [1]}, steps=80, step_seconds=0.15), tmp_path / "runs"
+    go_on, root = tmp_path / "go_on", tmp_path / "runs"
+    path = write_sweep(tmp_path, config, {"seeds": [1]}, waits_for=str(go_on))
     first = start_sweep(path, *options_of(root, server))
     second = None
     try:
@@ -133,6 +134,7 @@ def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_t
         assert wait_until(lambda: list(root.glob("*/trial-001/checkpoints/*.ckpt")))
         assert first.poll() is None and len(trials_of(root, server)) == 2
         end(first)
+        go_on.touch()
         shown, _ = second.communicate(timeout=120)
         assert second.returncode == 0 and "trial 0: masking_ratio 0.5, seed 1: goes on" in shown
     finally:
@@ -146,10 +148,12 @@ def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_t
 def test_a_trial_that_ended_while_its_driver_was_dying_is_not_run_again(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
-    path, root = write_sweep(tmp_path, config, {"seeds": [1]}, steps=20, step_seconds=0.1), tmp_path / "runs"
+    go_on, root = tmp_path / "go_on", tmp_path / "runs"
+    path = write_sweep(tmp_path, config, {"seeds": [1]}, waits_for=str(go_on))
     driver = start_sweep(path, "--root", root)
     assert wait_until(lambda: list(root.glob("*/trial-000/reports.jsonl")))
     os.kill(driver.pid, signal.SIGSTOP)
+    go_on.touch()
     folder = next(root.glob("*/trial-000"))
     assert wait_until(lambda: (folder / "ends.txt").is_file() and is_free(folder))
     end(driver)
