@@ -58,7 +58,11 @@ def train(folder: Path, behaviour: dict[str, Any], loss: float) -> int:
     prunes = json.loads((folder / "trial.json").read_text())["prune"]
     for step in range(done + 1, behaviour["steps"] + 1):
         time.sleep(behaviour["step_seconds"])
-        while step == behaviour["steps"] and "waits_for" in behaviour and not Path(behaviour["waits_for"]).exists():
+        while (
+            step == behaviour["steps"]
+            and "waits_for" in behaviour
+            and not Path(behaviour["waits_for"]).exists()
+        ):
             time.sleep(0.02)
         row = {"tokens": step * 1000, "loss": loss + 1 / step, "accuracy": 0.1}
         with open(folder / "reports.jsonl", "a") as file:
