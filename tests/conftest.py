@@ -1,7 +1,6 @@
 """A small real corpus, an experiment on it that takes seconds, and how to run commands."""
 
 import atexit
-import functools
 import inspect
 import json
 import os
@@ -167,11 +166,14 @@ def run(*arguments: str | Path, timeout: float = 240, **environment: str) -> sub
     return _server().run(list(map(str, arguments)), env, timeout)
 
 
-@functools.cache
+_servers: list[Server] = []
+
+
 def _server() -> Server:
-    server = Server(REPOSITORY)
-    atexit.register(server.close)
-    return server
+    if not _servers or not _servers[-1].lives:
+        _servers.append(Server(REPOSITORY))
+        atexit.register(_servers[-1].close)
+    return _servers[-1]
 
 
 def weights(checkpoint: Path) -> dict[str, Any]:

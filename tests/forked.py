@@ -4,6 +4,7 @@ A server imports once what commands import, and forks for each request; the chil
 euro_lightning` as the interpreter would. Nothing computes in the server, so no thread is lost in a fork.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -15,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 _PREPARED = ("euro_lightning.commands", "euro_lightning.cli", "mlflow", "optuna")
 
@@ -35,17 +38,39 @@ class Server:
     def run(
         self, arguments: list[str], environment: dict[str, str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end, or kills it when its seconds are over."""
+        """Runs a command to its end, or kills it when its seconds are over.
+
+        A test that is itself broken off here leaves no answer behind that the next one would take for its own.
+        """
         assert self._process.stdin and self._process.stdout
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("output", "errors")]
             request = {"arguments": arguments, "files": list(map(str, files)), "timeout": timeout}
-            print(json.dumps({**request, "environment": environment}), file=self._process.stdin, flush=True)
-            code = json.loads(self._process.stdout.readline())
+            try:
+                print(
+                    json.dumps({**request, "environment": environment}), file=self._process.stdin, flush=True
+                )
+                code = json.loads(self._process.stdout.readline())
+            except BaseException:
+                self.kill()
+                raise
             output, errors = (file.read_text(errors="replace") if file.exists() else "" for file in files)
         if code is None:
             raise subprocess.TimeoutExpired(arguments, timeout, output, errors)
         return subprocess.CompletedProcess(arguments, code, output, errors)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can run another command."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Ends the server and what it runs."""
+        processes = [*psutil.Process(self._process.pid).children(recursive=True), self._process]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
 
     def close(self) -> None:
         """Ends the server."""

@@ -133,7 +133,9 @@ def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_t
         second = start_sweep(path, *options_of(root, server))
         assert wait_until(lambda: list(root.glob("*/trial-001/checkpoints/*.ckpt")))
         assert first.poll() is None and len(trials_of(root, server)) == 2
+        own = stand_ins(first.pid)
         end(first)
+        assert wait_until(lambda: not any(trial.is_running() for trial in own), 15), "its trial goes with it"
         go_on.touch()
         shown, _ = second.communicate(timeout=120)
         assert second.returncode == 0 and "trial 0: masking_ratio 0.5, seed 1: goes on" in shown
