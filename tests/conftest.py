@@ -1,5 +1,6 @@
 """A small real corpus, an experiment on it that takes seconds, and how to run commands."""
 
+import atexit
 import inspect
 import json
 import os
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.forked import Server
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
@@ -160,15 +163,17 @@ def command_line(*arguments: str | Path) -> list[str]:
 def run(*arguments: str | Path, timeout: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in a process of its own, one thread per process."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(
-        command_line(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=env,
-        cwd=REPOSITORY,
-        check=False,
-    )
+    return _server().run(list(map(str, arguments)), env, timeout)
+
+
+_servers: list[Server] = []
+
+
+def _server() -> Server:
+    if not _servers or not _servers[-1].lives:
+        _servers.append(Server(REPOSITORY))
+        atexit.register(_servers[-1].close)
+    return _servers[-1]
 
 
 def weights(checkpoint: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """In place of fit, for tests of the queue: a trial that ends in a second and leaves the same files.
 
 A launcher names it: `python stand_in.py {folder} {arguments}`. Beside the experiment's file lies a .json with `steps`,
-`step_seconds`, and what goes wrong: `kills_itself` (once), `fails` (it ends with this error) for seeds in
-`failing_seeds`, or for all.
+`step_seconds`, `waits_for` (a file without which the last step does not begin), and what goes wrong: `kills_itself`
+(once), `fails` (it ends with this error) for seeds in `failing_seeds`, or for all.
 """
 
 import contextlib
@@ -58,6 +58,12 @@ def train(folder: Path, behaviour: dict[str, Any], loss: float) -> int:
     prunes = json.loads((folder / "trial.json").read_text())["prune"]
     for step in range(done + 1, behaviour["steps"] + 1):
         time.sleep(behaviour["step_seconds"])
+        while (
+            step == behaviour["steps"]
+            and "waits_for" in behaviour
+            and not Path(behaviour["waits_for"]).exists()
+        ):
+            time.sleep(0.02)
         row = {"tokens": step * 1000, "loss": loss + 1 / step, "accuracy": 0.1}
         with open(folder / "reports.jsonl", "a") as file:
             file.write(json.dumps(row) + "\n")

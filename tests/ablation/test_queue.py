@@ -81,12 +81,12 @@ def test_drivers_and_trials_that_are_killed_leave_nothing_undone_and_nothing_twi
     options = [*options_of(root, storage), "--workers", "2"]
     driver = start_sweep(path, *options)
     try:
-        for kill in range(10):
+        for kill in range(7):
             assert wait_until(lambda d=driver: stand_ins(d.pid) or d.poll() is not None), "trials run"
             assert driver.poll() is None, driver.stdout.read() if driver.stdout else ""
             time.sleep(chance.uniform(0.0, 1.0))
             trials = stand_ins(driver.pid)
-            if kill in (2, 5, 8):
+            if kill in (1, 3, 5):
                 end(driver)
                 assert wait_until(lambda own=trials: not any(t.is_running() for t in own), 15), (
                     "trials go with it"
@@ -124,7 +124,8 @@ def test_two_drivers_share_a_study_and_run_no_point_twice(
 def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_that_lives(
     config: dict[str, Any], tmp_path: Path, server: str
 ) -> None:
-    path, root = write_sweep(tmp_path, config, {"seeds": [1]}, steps=80, step_seconds=0.15), tmp_path / "runs"
+    go_on, root = tmp_path / "go_on", tmp_path / "runs"
+    path = write_sweep(tmp_path, config, {"seeds": [1]}, waits_for=str(go_on))
     first = start_sweep(path, *options_of(root, server))
     second = None
     try:
@@ -132,7 +133,10 @@ def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_t
         second = start_sweep(path, *options_of(root, server))
         assert wait_until(lambda: list(root.glob("*/trial-001/checkpoints/*.ckpt")))
         assert first.poll() is None and len(trials_of(root, server)) == 2
+        own = stand_ins(first.pid)
         end(first)
+        assert wait_until(lambda: not any(trial.is_running() for trial in own), 15), "its trial goes with it"
+        go_on.touch()
         shown, _ = second.communicate(timeout=120)
         assert second.returncode == 0 and "trial 0: masking_ratio 0.5, seed 1: goes on" in shown
     finally:
@@ -146,10 +150,12 @@ def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_t
 def test_a_trial_that_ended_while_its_driver_was_dying_is_not_run_again(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
-    path, root = write_sweep(tmp_path, config, {"seeds": [1]}, steps=20, step_seconds=0.1), tmp_path / "runs"
+    go_on, root = tmp_path / "go_on", tmp_path / "runs"
+    path = write_sweep(tmp_path, config, {"seeds": [1]}, waits_for=str(go_on))
     driver = start_sweep(path, "--root", root)
     assert wait_until(lambda: list(root.glob("*/trial-000/reports.jsonl")))
     os.kill(driver.pid, signal.SIGSTOP)
+    go_on.touch()
     folder = next(root.glob("*/trial-000"))
     assert wait_until(lambda: (folder / "ends.txt").is_file() and is_free(folder))
     end(driver)
