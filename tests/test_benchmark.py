@@ -21,7 +21,18 @@ def test_it_measures_all_contestants_and_writes_numbers_and_a_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(benchmarking, "REFERENCE", TINY)
-    arguments = ["--tokens", "1024", "--turns", "1", "--steps", "1", "--vocabulary", "211", "--dtypes", "float32"]
+    arguments = [
+        "--tokens",
+        "1024",
+        "--turns",
+        "1",
+        "--steps",
+        "1",
+        "--vocabulary",
+        "211",
+        "--dtypes",
+        "float32",
+    ]
     assert main(["benchmark", *arguments, "--output", str(tmp_path / "b")]) == 0
     output = capsys.readouterr().out
     numbers = json.loads((tmp_path / "b.json").read_text())
