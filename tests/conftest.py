@@ -1,6 +1,5 @@
 """A small real corpus, an experiment on it that takes seconds, and how to run commands."""
 
-import atexit
 import inspect
 import json
 import os
@@ -160,20 +159,13 @@ def command_line(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "euro_lightning", *map(str, arguments)]
 
 
+_SERVER = Server(REPOSITORY)
+
+
 def run(*arguments: str | Path, timeout: float = 240, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in a process of its own, one thread per process."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return _server().run(list(map(str, arguments)), env, timeout)
-
-
-_servers: list[Server] = []
-
-
-def _server() -> Server:
-    if not _servers or not _servers[-1].lives:
-        _servers.append(Server(REPOSITORY))
-        atexit.register(_servers[-1].close)
-    return _servers[-1]
+    return _SERVER.run(list(map(str, arguments)), env, timeout)
 
 
 def weights(checkpoint: Path) -> dict[str, Any]:

@@ -4,8 +4,10 @@ A server imports once what commands import, and forks for each request; the chil
 euro_lightning` as the interpreter would. Nothing computes in the server, so no thread is lost in a fork.
 """
 
+import atexit
 import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -23,17 +25,24 @@ _PREPARED = ("euro_lightning.commands", "euro_lightning.cli", "mlflow", "optuna"
 
 
 class Server:
-    """Runs one command at a time."""
+    """Runs one command at a time, in a process that starts with the first one."""
 
     def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forked"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        atexit.register(self.close)
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=self._folder,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )
+        return self._process
 
     def run(
         self, arguments: list[str], environment: dict[str, str], timeout: float
@@ -42,41 +51,34 @@ class Server:
 
         A test that is itself broken off here leaves no answer behind that the next one would take for its own.
         """
-        assert self._process.stdin and self._process.stdout
+        process = self._started()
+        assert process.stdin and process.stdout
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("output", "errors")]
-            request = {"arguments": arguments, "files": list(map(str, files)), "timeout": timeout}
+            request = {
+                "arguments": arguments, "files": list(map(str, files)), "timeout": timeout, "environment": environment,
+            }  # fmt: skip
             try:
-                print(
-                    json.dumps({**request, "environment": environment}), file=self._process.stdin, flush=True
-                )
-                code = json.loads(self._process.stdout.readline())
+                print(json.dumps(request), file=process.stdin, flush=True)
+                code = json.loads(process.stdout.readline())
             except BaseException:
-                self.kill()
+                self.close()
                 raise
             output, errors = (file.read_text(errors="replace") if file.exists() else "" for file in files)
         if code is None:
             raise subprocess.TimeoutExpired(arguments, timeout, output, errors)
         return subprocess.CompletedProcess(arguments, code, output, errors)
 
-    @property
-    def lives(self) -> bool:
-        """Whether it can run another command."""
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Ends the server and what it runs."""
-        processes = [*psutil.Process(self._process.pid).children(recursive=True), self._process]
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._process.wait()
-
     def close(self) -> None:
-        """Ends the server."""
-        assert self._process.stdin
-        self._process.stdin.close()
+        """Ends the process and what it runs; the next command starts another."""
+        if self._process is None:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                child.kill()
+        self._process.kill()
         self._process.wait()
+        self._process = None
 
 
 def become(request: dict[str, Any]) -> None:
@@ -94,7 +96,7 @@ def become(request: dict[str, Any]) -> None:
 def serve() -> dict[str, Any] | None:
     """Forks for each request; returns the request in the child, None at the end."""
     for name in _PREPARED:
-        __import__(name)
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
     answers = os.fdopen(os.dup(1), "w")

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from euro_lightning.callbacks.summary import frequencies_only, show_scores
@@ -26,6 +26,7 @@ def test_one_that_uses_context_is_not(capsys: pytest.CaptureFixture[str]) -> Non
     assert "note" not in capsys.readouterr().out
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 20), st.floats(0.1, 20)), min_size=1, max_size=5))
 def test_the_note_follows_the_means_alone(pairs: list[tuple[float, float]]) -> None:
     scores = {str(number): scored(*pair) for number, pair in enumerate(pairs)}

@@ -55,14 +55,11 @@ def train(folder: Path, behaviour: dict[str, Any], loss: float) -> int:
     with open(folder / "starts.txt", "a") as file:
         file.write(f"{time.time()}\n")
     done = max((int(path.stem.split("-")[1]) for path in checkpoints.glob("*.ckpt")), default=0) // 1000
+    gate = behaviour.get("waits_for")
     prunes = json.loads((folder / "trial.json").read_text())["prune"]
     for step in range(done + 1, behaviour["steps"] + 1):
         time.sleep(behaviour["step_seconds"])
-        while (
-            step == behaviour["steps"]
-            and "waits_for" in behaviour
-            and not Path(behaviour["waits_for"]).exists()
-        ):
+        while gate and step == behaviour["steps"] and not Path(gate).exists():
             time.sleep(0.02)
         row = {"tokens": step * 1000, "loss": loss + 1 / step, "accuracy": 0.1}
         with open(folder / "reports.jsonl", "a") as file:

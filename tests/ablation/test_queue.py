@@ -63,6 +63,13 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+def end_with_trials(driver: subprocess.Popen[str]) -> None:
+    """SIGKILL to the driver alone; returns when its trials are gone too."""
+    trials = stand_ins(driver.pid)
+    end(driver)
+    assert wait_until(lambda: not any(trial.is_running() for trial in trials), 15), "trials go with it"
+
+
 def all_complete_once(root: Path, storage: str | None, count: int) -> None:
     trials = trials_of(root, storage)
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * count
@@ -81,16 +88,13 @@ def test_drivers_and_trials_that_are_killed_leave_nothing_undone_and_nothing_twi
     options = [*options_of(root, storage), "--workers", "2"]
     driver = start_sweep(path, *options)
     try:
-        for kill in range(7):
+        for kill in range(10):
             assert wait_until(lambda d=driver: stand_ins(d.pid) or d.poll() is not None), "trials run"
             assert driver.poll() is None, driver.stdout.read() if driver.stdout else ""
             time.sleep(chance.uniform(0.0, 1.0))
             trials = stand_ins(driver.pid)
-            if kill in (1, 3, 5):
-                end(driver)
-                assert wait_until(lambda own=trials: not any(t.is_running() for t in own), 15), (
-                    "trials go with it"
-                )
+            if kill in (2, 5, 8):
+                end_with_trials(driver)
                 driver = start_sweep(path, *options)
             elif trials:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -133,9 +137,7 @@ def test_a_driver_takes_up_the_trials_of_one_that_died_and_leaves_those_of_one_t
         second = start_sweep(path, *options_of(root, server))
         assert wait_until(lambda: list(root.glob("*/trial-001/checkpoints/*.ckpt")))
         assert first.poll() is None and len(trials_of(root, server)) == 2
-        own = stand_ins(first.pid)
-        end(first)
-        assert wait_until(lambda: not any(trial.is_running() for trial in own), 15), "its trial goes with it"
+        end_with_trials(first)
         go_on.touch()
         shown, _ = second.communicate(timeout=120)
         assert second.returncode == 0 and "trial 0: masking_ratio 0.5, seed 1: goes on" in shown

@@ -104,22 +104,22 @@ EVERYTHING = {
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "changes",
-    [{"workers": 2}, pytest.param({"workers": 2, "executor": "ray"}, marks=pytest.mark.long, id="ray")],
-)
-def test_several_processes_or_a_ray_cluster_make_the_same_store_as_one(
-    changes: dict[str, Any], corpus_file: Write, tmp_path: Path
+def test_one_process_two_processes_and_a_ray_cluster_make_the_same_store(
+    corpus_file: Write, tmp_path: Path
 ) -> None:
-    found = []
-    for name, own in (("one", {"workers": 1}), ("several", changes)):
+    found = {}
+    for name, changes in (
+        ("one", {"workers": 1}),
+        ("two", {"workers": 2}),
+        ("ray", {"workers": 2, "executor": "ray"}),
+    ):
         store = tmp_path / name / "store"
         done = run(
-            "prepare", "-c", corpus_file({**EVERYTHING, "store": str(store), **own}, name), PYTHONPATH="."
+            "prepare", "-c", corpus_file({**EVERYTHING, "store": str(store), **changes}, name), PYTHONPATH="."
         )
         assert done.returncode == 0, done.stderr
-        found.append(checksum(store))
-    assert found[0] == found[1]
+        found[name] = checksum(store)
+    assert found["one"] == found["two"] == found["ray"]
 
 
 @pytest.mark.timeout(240)
@@ -145,9 +145,8 @@ def test_killed_at_any_moment_and_started_again_the_store_is_the_same(
             command, cwd=REPOSITORY, env=environment, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        while (
-            begun() <= before and not (tmp_path / "b").exists()
-        ):  # each is killed in a later stage than the last
+        # each is killed in a later stage than the one before
+        while begun() <= before and not (tmp_path / "b").exists():
             assert process.poll() is None
             time.sleep(0.05)
         before |= begun()
